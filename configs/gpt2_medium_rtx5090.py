@@ -2,28 +2,28 @@
 # Expected: 59.6k tokens/s (45.3k to 70.3k), 1 d 9 h in all (1 d 4 h to 1 d 19 h).
 # Loss at the end, on web text: about 3.06 (2.90 to 3.21).
 out_dir = "out-gpt2-medium"  # checkpoints and the ledger go here
-eval_interval = 250  # 53 evaluations over the run, within 1% of its time
-eval_iters = 24  # 393.2k tokens of each split: as exact as is useful
-log_interval = 10  # divides eval_interval, so that the log shows every evaluation
-dataset = "fineweb-edu"  # the folder under data/; nanopace prepare makes it
-gradient_accumulation_steps = 32  # 524,288 tokens a step, however small a micro-batch is
-batch_size = 16  # the smallest within 2% of the fastest that fits; launching takes 1.9% of the time, whatever its size
-block_size = 1024  # tokens that the model sees at once
+eval_interval = 250  # 53 evaluations over the run, in 1% of its time at most
+eval_iters = 24  # 393.2k tokens per split: more precision would not help
+log_interval = 10  # divides eval_interval, so the log shows every evaluation
+dataset = "fineweb-edu"  # the folder under data/; nanopace prepare creates it
+gradient_accumulation_steps = 32  # 524,288 tokens per step, however small the micro-batch
+batch_size = 16  # the smallest within 2% of the fastest that fits; kernel launches take 1.9% of the time at any size
+block_size = 1024  # tokens the model sees at once
 n_layer = 24  # 353.6M parameters in all
 n_head = 16  # 64 wide each
 n_embd = 1024  # 353.6M parameters in all
-dropout = 0.0  # hardly a token is seen twice
-bias = False  # a little faster without, and no worse
-learning_rate = 0.0003  # GPT-3's for 353.6M parameters, between the sizes of its table
-min_lr = 3e-05  # a tenth of the peak
-max_iters = 13487  # 7.07B tokens: 20 a parameter, the lowest loss for the arithmetic (Hoffmann et al. 2022)
-lr_decay_iters = 13487  # the rate is lowest where the run ends
-warmup_iters = 539  # 282.6M tokens: a 25th of the run, and GPT-3's 375M at most
-weight_decay = 0.1  # GPT-3's and nanoGPT's
-beta2 = 0.95  # GPT-3's, for large batches
+dropout = 0.0  # hardly any token is seen twice
+bias = False  # slightly faster without, and no worse
+learning_rate = 0.0003  # GPT-3's value for 353.6M parameters, interpolated between the sizes in its table
+min_lr = 3e-05  # a tenth of learning_rate
+max_iters = 13487  # 7.07B tokens: 20 per parameter, the lowest loss for the compute (Hoffmann et al. 2022)
+lr_decay_iters = 13487  # the learning rate is lowest where the run ends
+warmup_iters = 539  # 282.6M tokens: 1/25 of the run, and GPT-3's 375M at most
+weight_decay = 0.1  # same as GPT-3 and nanoGPT
+beta2 = 0.95  # same as GPT-3, for large batches
 grad_clip = 1.0  # against the odd bad batch
-dtype = "bfloat16"  # the card has it, and it needs no loss scaling
+dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
 # nanopace's own, over which nanoGPT passes:
-save_interval = 200  # at most 29 min 19 s of work are lost if the run stops; written in the background
-recipe = "gpt2"  # as nanoGPT trains it; 'fast' reaches the same loss sooner, and is no GPT-2
+save_interval = 200  # at most 29 min 19 s of work is lost if the run stops; written in the background
+recipe = "gpt2"  # same as nanoGPT; 'fast' reaches the same loss sooner, but is not a GPT-2

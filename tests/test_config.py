@@ -57,7 +57,7 @@ def test_the_defaults_make_a_config() -> None:
         ({"batch_size": 0}, "batch_size must be int >= 1"),
         ({"beta2": 1.0}, "beta2 must be float >= 0, < 1"),
         ({"n_head": 7}, "n_embd must be a multiple of n_head"),
-        ({"min_lr": 1.0}, "min_lr must not be above learning_rate"),
+        ({"min_lr": 1.0}, "min_lr must not exceed learning_rate"),
         ({"dtype": "int8"}, "dtype must be one of"),
         ({"parallel": "fsdp", "dtype": "float16"}, "parallel=fsdp and dtype=float16 exclude each other"),
     ],

@@ -219,11 +219,11 @@ def test_overrides(text: str, expected: tuple[str, object]) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("batch_size", "must be knob=value"),
-        ("=8", "must be knob=value"),
+        ("batch_size", "must be name=value"),
+        ("=8", "must be name=value"),
         ("batchsize=8", "did you mean batch_size?"),
         ("n_layers=8", "did you mean n_layer?"),
-        ("zzzz=8", "no such knob"),
+        ("zzzz=8", "unknown setting"),
         ("batch_size=eight", "batch_size: must be int >= 1, not 'eight'"),
         ("batch_size=8.5", "batch_size: must be int >= 1"),
         ("batch_size=-8", "batch_size: must be int >= 1"),

@@ -93,11 +93,11 @@ def test_comparing_runs_or_diagnoses() -> None:
 
 def test_several_runs_have_to_be_told_apart() -> None:
     twice = LOG + LOG
-    with pytest.raises(InputError, match="holds 2 runs; pick one with run=1 to run=2"):
+    with pytest.raises(InputError, match="contains 2 runs; pick one with run=1 to run=2"):
         nanopace.open_run(io.BytesIO(twice))
     assert len(nanopace.open_runs(io.BytesIO(twice))) == 2
     assert nanopace.open_run(io.BytesIO(twice), run=2).rows[0].iteration == 0
-    with pytest.raises(InputError, match="has no run 3"):
+    with pytest.raises(InputError, match="there is no run 3"):
         nanopace.open_run(io.BytesIO(twice), run=3)
 
 

@@ -41,12 +41,12 @@ def open_run(
     runs = open_runs(source, config=config, set=set, gpu=gpu, pattern=pattern)
     if run is None and len(runs) > 1:
         raise InputError(
-            "{source}: holds {count} runs; pick one with run=1 to run={count}", source=source, count=len(runs)
+            "{source}: contains {count} runs; pick one with run=1 to run={count}", source=source, count=len(runs)
         )
     number = 1 if run is None else run
     if not 1 <= number <= len(runs):
         raise InputError(
-            "{source}: has no run {number}; there are {count}", source=source, number=number, count=len(runs)
+            "{source}: there is no run {number}; it contains {count}", source=source, number=number, count=len(runs)
         )
     return runs[number - 1]
 
@@ -136,7 +136,7 @@ def _fitted(overrides: Mapping[str, Value]) -> dict[str, Value]:
     for name, value in overrides.items():
         knob = KNOBS.get(name)
         if knob is None:
-            raise UsageError("{knob}: no such knob; nanoGPT's names are known, such as batch_size", knob=name)
+            raise UsageError("{knob}: unknown setting; use nanoGPT's names, such as batch_size", knob=name)
         known = knob.fitted(value)
         if known is None:
             raise ConfigError("{knob} must be {kind}, not {value}", knob=name, kind=knob.kind, value=repr(value))

@@ -256,20 +256,20 @@ class TrainConfig:
                 )
         if self.n_embd % self.n_head:
             raise ConfigError(
-                "n_embd must be a multiple of n_head: {n_embd} is not one of {n_head}",
+                "n_embd must be a multiple of n_head: {n_embd} is not a multiple of {n_head}",
                 n_embd=self.n_embd,
                 n_head=self.n_head,
             )
         if self.decay_lr and self.min_lr > self.learning_rate:
             raise ConfigError(
-                "min_lr must not be above learning_rate: {min_lr} is above {learning_rate}",
+                "min_lr must not exceed learning_rate: {min_lr} is greater than {learning_rate}",
                 min_lr=self.min_lr,
                 learning_rate=self.learning_rate,
             )
         if self.parallel == "fsdp" and self.dtype == "float16":
             raise ConfigError(
-                "parallel=fsdp and dtype=float16 exclude each other: float16 needs its losses scaled, which only ddp "
-                "does; or take dtype=bfloat16"
+                "parallel=fsdp and dtype=float16 cannot be combined: float16 needs loss scaling, which only ddp "
+                "does; use parallel=ddp or dtype=bfloat16"
             )
         if self.parallel == "fsdp" and self.sample_interval:
             raise ConfigError(
@@ -286,30 +286,29 @@ class TrainConfig:
     def _check_release(self) -> None:
         if self.gradient_accumulation_steps > 1:
             raise ConfigError(
-                "memory=gradients keeps none for a second micro-batch: it takes gradient_accumulation_steps=1, not "
-                "{steps}",
+                "memory=gradients keeps no gradients for a second micro-batch: it needs "
+                "gradient_accumulation_steps=1, not {steps}",
                 steps=self.gradient_accumulation_steps,
             )
         if self.recipe != "gpt2":
             raise ConfigError(
-                "memory=gradients and recipe={recipe} exclude each other: Muon steps with all layers at once; "
-                "take recipe=gpt2",
+                "memory=gradients and recipe={recipe} cannot be combined: Muon updates all layers at once; use "
+                "recipe=gpt2",
                 recipe=self.recipe,
             )
 
     def _check_recipe(self) -> None:
         if self.parallel == "fsdp":
             raise ConfigError(
-                "recipe={recipe} and parallel=fsdp exclude each other: Muon needs every matrix whole; "
-                "take parallel=ddp",
+                "recipe={recipe} and parallel=fsdp cannot be combined: Muon needs unsharded matrices; use parallel=ddp",
                 recipe=self.recipe,
             )
         if self.bias:
             raise ConfigError("recipe={recipe} has no biases; leave bias=False", recipe=self.recipe)
         if "rope" in ingredients(self.recipe, self.without) and self.n_embd // self.n_head % 2:
             raise ConfigError(
-                "n_embd / n_head must be even with recipe={recipe}, which turns pairs of values: "
-                "{n_embd} / {n_head} is not",
+                "n_embd / n_head must be even with recipe={recipe}, which rotates pairs of values: {n_embd} / "
+                "{n_head} is not",
                 recipe=self.recipe,
                 n_embd=self.n_embd,
                 n_head=self.n_head,

@@ -177,7 +177,7 @@ class _File:
 
     def _refused(self, line: int) -> ConfigError:
         return ConfigError(
-            "{path}, line {line}: only literals and what follows from them are read, and nothing is executed: {code}",
+            "{path}, line {line}: only literals and expressions of them are read; nothing is executed: {code}",
             path=self._path,
             line=line,
             code=self._code(line),

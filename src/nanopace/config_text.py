@@ -57,7 +57,7 @@ def _text_of(path: str | Path) -> str:
     except (OSError, ValueError) as error:
         raise ConfigError("{path}: cannot be read: {reason}", path=path, reason=reason_of(error)) from None
     if len(data) > _LARGEST_FILE:
-        raise ConfigError("{path}: too large for a config file", path=path)
+        raise ConfigError("{path}: is too large for a config file", path=path)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -90,7 +90,7 @@ def _follow(program: Program, text: str, name: str, to_train: bool) -> None:
 
 def _parsed(text: str, name: str) -> ast.Module:
     if len(text) > _LARGEST_FILE or text.count("{") > _MOST_BRACES:
-        raise ConfigError("{path}: too large for a config file", path=name)
+        raise ConfigError("{path}: is too large for a config file", path=name)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of an odd escape in somebody's text, which is not ours to say
@@ -125,7 +125,7 @@ def _check_slips(tree: ast.Module, name: str, program: Program) -> None:
         near = None if target in KNOBS or target in used else nearest(target, KNOBS, cutoff=least)
         if near is not None and near not in program.lines:
             raise ConfigError(
-                "{path}, line {line}: {knob} is no knob; did you mean {near}?",
+                "{path}, line {line}: unknown setting {knob}; did you mean {near}?",
                 path=name,
                 line=line,
                 knob=target,
@@ -140,7 +140,7 @@ def read_override(text: str) -> tuple[str, Value]:
     """'batch_size=8', as --set takes it, as ('batch_size', 8)."""
     name, equals, written = (part.strip() for part in text.partition("="))
     if not equals or not name:
-        raise UsageError("--set {text}: must be knob=value, such as batch_size=8", text=text)
+        raise UsageError("--set {text}: must be name=value, such as batch_size=8", text=text)
     if name not in KNOBS:
         raise _unknown_knob(name)
     return name, _knob_value(KNOBS[name], written, flag=f"--set {name}")
@@ -159,8 +159,8 @@ def check_together(given: Mapping[str, Value]) -> None:
     """Check knobs that exclude each other as given. TrainConfig checks what also depends on defaults."""
     if given.get("overwrite") and given.get("init_from") == "resume":
         raise UsageError(
-            "overwrite=True and init_from=resume exclude each other: one removes the run in out_dir, "
-            "the other goes on with it"
+            "overwrite=True and init_from=resume cannot be combined: one removes the run in out_dir, the other "
+            "continues it"
         )
 
 
@@ -192,5 +192,5 @@ def _literal_or_text(written: str, knob: Knob) -> Value:
 def _unknown_knob(name: str) -> UsageError:
     near = nearest(name, KNOBS, cutoff=0.5)
     if near is not None:
-        return UsageError("--set {knob}: no such knob; did you mean {near}?", knob=name, near=near)
-    return UsageError("--set {knob}: no such knob; nanoGPT's names are known, such as batch_size", knob=name)
+        return UsageError("--set {knob}: unknown setting; did you mean {near}?", knob=name, near=near)
+    return UsageError("--set {knob}: unknown setting; use nanoGPT's names, such as batch_size", knob=name)

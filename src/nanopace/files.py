@@ -99,7 +99,7 @@ def check_own(path: Path) -> None:
     """Whether open_own would take it: for whoever has to know before anything is touched."""
     if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
         raise InputError(
-            "{path}: is a link, a pipe or a directory, not a file, and is not written; remove it", path=path
+            "{path}: is a link, a pipe or a directory, not a file, so it is not overwritten; remove it", path=path
         )
 
 

@@ -27,7 +27,7 @@ def left_out(recipe: str, written: str) -> tuple[str, ...]:
         )
     for name in sorted(names - set(known)):
         raise ConfigError(
-            "without must name ingredients of recipe={recipe}, not {value}: it has {known}",
+            "without must name ingredients of recipe={recipe} ({known}), not {value}",
             recipe=recipe,
             value=shown(name),
             known=", ".join(known),
@@ -48,7 +48,7 @@ def memory_steps(written: str) -> tuple[str, ...] | None:
     named = {each.strip() for each in written.split(",")} - {""}
     if not named <= set(MEMORY_STEPS):
         raise ConfigError(
-            "memory must be auto, or some of {known}, not {value}", known=", ".join(MEMORY_STEPS), value=shown(written)
+            "memory must be auto or any of {known}, not {value}", known=", ".join(MEMORY_STEPS), value=shown(written)
         )
     return tuple(step.name for step in taken(named | {each for step in taken(named) for each in step.needs}))
 

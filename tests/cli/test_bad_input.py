@@ -103,7 +103,7 @@ def test_the_nearest_name_is_suggested(knob: str, refused: Refused) -> None:
     Path("config.py").write_text(
         f"weight_decay = 0.1\n\n{slip} = {KNOBS[knob].default!r}\n".replace("weight", "w", knob == "weight_decay")
     )
-    assert f"config.py, line 3: {slip} is no knob; did you mean {knob}?" in refused("train", "config.py")
+    assert f"config.py, line 3: unknown setting {slip}; did you mean {knob}?" in refused("train", "config.py")
 
 
 @pytest.mark.parametrize(

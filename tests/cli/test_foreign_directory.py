@@ -84,7 +84,10 @@ def test_a_ledger_that_is_no_file_ends_a_resume_before_anything_is_touched(
     before = sorted(out.rglob("*"))
     assert main(["train", "--init_from=resume", f"--out_dir={out}", "--device=cpu"]) == 2
     said = capsys.readouterr().err
-    assert said == f"nanopace: {ledger}: is a link, a pipe or a directory, not a file, and is not written; remove it\n"
+    assert (
+        said
+        == f"nanopace: {ledger}: is a link, a pipe or a directory, not a file, so it is not overwritten; remove it\n"
+    )
     assert sorted(out.rglob("*")) == before
     assert victim.read_text() == "mine\n"
 

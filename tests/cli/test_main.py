@@ -209,7 +209,7 @@ def test_the_options_are_frozen(command: str, capsys: pytest.CaptureFixture[str]
         (["train", "--batch_sise=8"], "unrecognized arguments: --batch_sise=8; did you mean --batch_size? (nanopace"),
         (["train", "--batch_size=eight"], "--batch_size: must be int >= 1, not 'eight'"),
         (["explain", "x", "--width", "0"], "argument --width: invalid number of columns: '0'"),
-        (["--lang", "tlh", "explain", "x"], "--lang tlh: unknown language; known are en, de, fr, es"),
+        (["--lang", "tlh", "explain", "x"], "--lang tlh: unknown language; choose from en, de, fr, es"),
         (["explain", "x", "--lang"], "argument --lang: expected one argument"),
         (["explain", "x", "--lan", "de"], "unrecognized arguments: --lan"),
     ],

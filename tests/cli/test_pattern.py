@@ -44,19 +44,19 @@ def test_explain(log: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) ->
     assert (found["source"]["rows"], found["step"]["median_ms"]) == (40, 101.0)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(log.read_bytes())))
     assert main(["explain", "-", f"--pattern={ROW}"]) == 0
-    assert "read by --pattern" in capsys.readouterr().out
+    assert "read with --pattern" in capsys.readouterr().out
     assert len(open_run(log, pattern=ROW).rows) == 40
 
 
 def test_what_is_wrong_is_said_before_the_log_is_read(tmp_path: Path, capsys: Capture) -> None:
     said = complaint(capsys, "explain", str(tmp_path / "missing.log"), "--pattern", r"(?P<ms>\d+)")
-    assert said.startswith(r"--pattern (?P<ms>\d+): no group is called iteration")
+    assert said.startswith(r"--pattern (?P<ms>\d+): has no group named iteration")
     assert complaint(capsys, "compare", "a.log", "b.log", "--pattern", "B=(").startswith("--pattern (: missing )")
 
 
 def test_a_directory_is_refused(log: Path, capsys: Capture) -> None:
     said = complaint(capsys, "explain", str(log.parent), "--pattern", ROW)
-    assert said == f"--pattern reads a file, and {log.parent} is a directory"
+    assert said == f"--pattern reads a file, but {log.parent} is a directory"
 
 
 def test_compare_by_letter(log: Path, tmp_path: Path, capsys: Capture) -> None:

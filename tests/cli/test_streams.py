@@ -64,7 +64,7 @@ def test_without_stderr_the_answer_and_the_exit_code_are_the_same(write_log: Wri
 def test_a_closed_stdin_is_one_line() -> None:
     ran = shell(f"{NANOPACE} explain - <&-")
     assert ran.returncode == 2
-    assert ran.stderr == "nanopace: standard input is closed; name a file, or pipe a log into it\n"
+    assert ran.stderr == "nanopace: standard input is closed; name a file or pipe in a log\n"
 
 
 def test_a_reader_who_leaves_is_no_error_with_a_line() -> None:

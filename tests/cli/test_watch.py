@@ -96,7 +96,7 @@ def test_lines_pass_and_what_they_leave_out_stands_under_them() -> None:
     assert any(
         re.match(rf"{PREFIX}iteration \d+ of 60, .* left.*, 81\.\dk tokens/s, 100\.\d ms a step, ", x) for x in lines
     )
-    assert lines[-1] == f"{PREFIX}The run is finished."
+    assert lines[-1] == f"{PREFIX}The run has finished."
 
 
 def test_the_comments_are_nothing_to_a_reader(write_log: WriteLog, capfd: pytest.CaptureFixture[str]) -> None:
@@ -160,7 +160,7 @@ def test_an_output_that_takes_nothing_does_not_end_the_training(here: Path, outp
     code, _, err = Shell(f"{trainer(120, 0.005)} | {NANOPACE} watch {output}").wait()
     assert code == 0
     assert (here / "done").read_text() == "119"
-    assert ("what cannot be printed is dropped, and the training goes on" in err) == (output != ">&-")
+    assert ("output that cannot be printed is dropped, and training continues" in err) == (output != ">&-")
 
 
 def test_a_started_command_outlives_a_watch_that_is_killed(here: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_started_command_outlives_control_c(here: Path) -> None:
     shell.interrupt()
     code, _, err = shell.wait()
     assert code == 0
-    assert "nanopace explain train.log tells more." in (here / "out.log").read_text()
+    assert "For more: nanopace explain train.log" in (here / "out.log").read_text()
     pid = re.search(r"The training goes on as process (\d+)\.", err)
     assert pid is not None
     os.kill(int(pid[1]), 0)
@@ -251,21 +251,21 @@ def test_a_file_that_grows_is_followed_until_its_run_is_finished(here: Path) -> 
     assert printed[-len(rest) :] == rest
     assert len(printed) == len(rest) + 10, "and the last lines of what was there"
     assert f"{PREFIX}Iteration 50 is not slow training: evaluation + checkpoint 4.00 s, the step 0.50 s." in out
-    assert out.endswith(f"{PREFIX}The run is finished.\n")
+    assert out.endswith(f"{PREFIX}The run has finished.\n")
 
 
 @pytest.mark.parametrize("name", ["train.log", "out/", "out"])
 def test_what_is_not_there_yet_is_waited_for(here: Path, name: str) -> None:
     shell = Shell(f"{NANOPACE} watch {name} 2> err.log")
-    wait_for(f"{name}: is not there yet; waiting for it", file=here / "err.log")
+    wait_for(f"{name}: does not exist yet; waiting for it", file=here / "err.log")
     log = here / name / "train.log" if name != "train.log" else here / name
     log.parent.mkdir(exist_ok=True)
     if name != "train.log":
-        wait_for("no log is there yet; waiting for one", file=here / "err.log")
+        wait_for("contains no log yet; waiting for one", file=here / "err.log")
     log.write_text(HEADER.replace("log_interval", "max_iters = 59\nlog_interval") + training(60))
     code, out, _ = shell.wait()
     assert code == 0
-    assert out.endswith(f"{PREFIX}The run is finished.\n")
+    assert out.endswith(f"{PREFIX}The run has finished.\n")
 
 
 def test_control_c_ends_the_watching_of_a_file(here: Path) -> None:
@@ -324,8 +324,8 @@ def _on_terminal(command: str, until: str) -> Iterator[str]:
         (["watch", "--log", "no/x.log", "--", "true"], "--log no/x.log: cannot be written: No such file or directory"),
         (["watch", ""], "argument LOG: is empty"),
         (["watch", "x.log", "--gpu", "potato"], "potato: "),
-        (["watch", "x.log", "--notify", "no-such-program"], "--notify no-such-program: there is no such program"),
-        (["watch", "x.log", "--webhook", "ftp://x/secret"], "--webhook: must be an address that begins with https://"),
+        (["watch", "x.log", "--notify", "no-such-program"], "--notify no-such-program: no such program"),
+        (["watch", "x.log", "--webhook", "ftp://x/secret"], "--webhook: must be an address that starts with https://"),
         (["watch", "x.log", "--silent", "-1"], "argument --silent: invalid number of seconds: '-1'"),
     ],
 )

@@ -64,8 +64,8 @@ def test_every_sentence_that_names_a_knob_has_another_for_other_trainers(code: s
     ("run", "missing", "expected"),
     [
         (FOREIGN, "gpu", "the card is unknown. Pass --gpu NAME."),
-        (FOREIGN, "n_layer, n_embd, gpu", "the log does not say how many FLOPs a step takes."),
-        (FOREIGN, "tokens_per_iteration", "the log does not say how many FLOPs a step takes."),
+        (FOREIGN, "n_layer, n_embd, gpu", "the log does not show how many FLOPs a step takes."),
+        (FOREIGN, "tokens_per_iteration", "the log does not show how many FLOPs a step takes."),
         (
             SHAPED,
             "n_layer, n_embd, gpu",

@@ -158,13 +158,13 @@ def text_complaints(truth: Truth, diagnosis: Diagnosis, text: str) -> Iterator[t
     if "no row is slow" in said and slow and truth.plain:
         yield "no row is slow", f"that of iteration {slow[0].iteration} takes {slow[0].ms / slow[0].level_ms:.1f} steps"
     early = {row.iteration for row in truth.told[:12]}
-    if "none is slow training" in said and [row for row in held if row.iteration not in early]:
-        yield "none is slow training", f"that of iteration {held[-1].iteration} was held up"
+    if "none because of training" in said and [row for row in held if row.iteration not in early]:
+        yield "none because of training", f"that of iteration {held[-1].iteration} was held up"
     headline = said.split("Where the time went")[0]
-    if "Nothing worth changing" in said:
+    if "Nothing is worth changing" in said:
         listed = [each.code for each in diagnosis.findings if each.advice and each.code != "nothing_to_change"]
         if [code for code in listed if code != "align_log_interval"]:
-            yield "Nothing worth changing", f"beside advice: {', '.join(listed)}"
+            yield "Nothing is worth changing", f"beside advice: {', '.join(listed)}"
     best = max((each for each in diagnosis.findings if each.advice), key=lambda each: each.saves_s or 0.0, default=None)
     if best is not None and best.saves_s is not None and best.saves_share is not None and best.saves_s < 60:
         advised = re.search(r"\b(?:Do|Try): .*Saves", headline)

@@ -52,7 +52,7 @@ def test_a_fork_that_times_all_iterations_since_its_last_row(write: Write, ask: 
     assert answer["step"]["median_ms"] == pytest.approx(160, rel=0.15)
     assert answer["wall"]["total_s"] == pytest.approx(1000 * 0.16, rel=0.15)
     assert "no row is slow" not in text
-    assert "Nothing worth changing" not in text
+    assert "Nothing is worth changing" not in text
 
 
 @pytest.mark.parametrize("change", [0.29, -0.2])
@@ -168,7 +168,7 @@ def test_nan_is_told_as_nan_and_stamps_price_the_save(write: Write, ask: Ask, sa
     assert answer["evaluations"]["each_ms"] == pytest.approx(26_000, rel=0.06)
     assert answer["checkpoints"]["each_ms"] == pytest.approx(8_000, rel=0.2)
     assert [each["code"] for each in answer["findings"] if each["advice"]] in ([], ["calm_the_loss"], ["leave_float16"])
-    assert "Nothing worth changing" not in text
+    assert "Nothing is worth changing" not in text
 
 
 NOTEBOOK = (

@@ -164,7 +164,7 @@ def test_a_refusal_says_what_was_seen(write: Write, trainer: str, capsys: pytest
     out, err = capsys.readouterr()
     if refused:
         assert len(err.strip().splitlines()) == 1
-        assert "beginning of a training log" not in err
+        assert "start of a training log" not in err
         named = trainer.split(",")[0].lower() in err.lower()
         quoted = re.search(r"line \d+", err) is not None
         assert named or quoted, err

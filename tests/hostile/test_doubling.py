@@ -43,7 +43,7 @@ def test_of_many_runs_the_first_and_the_last_are_shown(tmp_path: Path) -> None:
         tmp_path,
     )
     assert (said.code, page.code, found.code) == (0, 0, 0)
-    assert "This file holds 3,000 runs; only the first and the last ones are read." in " ".join(said.out.split())
+    assert "This file contains 3,000 runs; only the first and the last ones are read." in " ".join(said.out.split())
     assert "many.log #3000" in said.out
     assert (tmp_path / "many.html").stat().st_size < 16 << 20
     names = [each["source"]["name"] for each in json.loads(found.out)["runs"]]

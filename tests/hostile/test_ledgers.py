@@ -40,7 +40,7 @@ def test_a_bomb_on_standard_input_is_refused_and_a_log_is_read(kind: str, tmp_pa
     (name,) = bombs(tmp_path, "train.log", ROW, (kind,))
     done = piped((tmp_path / name).read_bytes(), "explain", "-")
     assert done.returncode == 2
-    assert done.stderr == b"nanopace: stdin: unpacks to more than 500 times its size, and no log does\n"
+    assert done.stderr == b"nanopace: stdin: unpacks to more than 500 times its size, which no log does\n"
     log = tmp_path / "good.log"
     log.write_bytes(ROWS)
     both = piped(PACKERS[kind](ROWS), "compare", str(log), "-")

@@ -85,7 +85,7 @@ def test_what_is_no_document_is_an_error_unless_it_is_being_written(tmp_path: Pa
     watched = Watched(tmp_path)
     path.write_bytes(whole[:1000])
     watched.look(1000.0)
-    with pytest.raises(InputError, match=r"trainer_state\.json: is no complete JSON"):
+    with pytest.raises(InputError, match=r"trainer_state\.json: is not complete JSON"):
         watched.look(1010.0)
     watched = Watched(tmp_path)
     path.write_bytes(whole)

@@ -49,7 +49,7 @@ def test_a_program_finds_what_happened_in_its_environment(tmp_path: Path, monkey
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "said"),
-    [("sys.exit(3)", "ended with exit code 3"), ("time.sleep(60)", "took longer than 1 s, and was ended")],
+    [("sys.exit(3)", "ended with exit code 3"), ("time.sleep(60)", "took longer than 1 s and was stopped")],
 )
 def test_a_program_that_fails_is_told_once_and_nobody_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, said: str

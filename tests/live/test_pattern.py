@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from nanopace.live.last_words import of_ending
+from nanopace.wording.catalog import words
+
 from .made_up import Heard, noise
 
 pytest.importorskip("re2", reason="needs google-re2")
@@ -23,5 +26,15 @@ def test_its_rows_are_explained_as_they_come(behind: bool) -> None:
         lines += [f"eval {i - behind} {3 + 1 / (1 + i)}"] if evaluated else []
         lines.append(f"{i} -> {3 + 5 / (1 + i / 40):.4f} in {ms:.2f}")
     heard.lines(lines)
-    assert "Iteration 50 is not slow training: evaluation 4.00 s, the step 100 ms." in heard.texts
+    assert "Iteration 50 is slow, but not because of training: evaluation 4.00 s, the step 100 ms." in heard.texts
     assert heard.alerts == [("stall", 70)]
+
+
+def test_advice_does_not_name_nanogpts_knobs() -> None:
+    heard = Heard(header="", patterns=(ROW,))  # type: ignore[arg-type]
+    heard.lines([f"{i} -> 3.0 in {(100 if i < 80 else 250) + 0.4 * noise(i):.2f}" for i in range(140)])
+    spill = next(each.text for each in heard.said if each.event == "slower")
+    ended = of_ending("out_of_memory", 139, words(), elsewhere=True)
+    assert "try a smaller micro-batch" in spill
+    assert ended is not None
+    assert "batch_size" not in spill + ended.text

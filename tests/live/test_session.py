@@ -89,14 +89,14 @@ def test_a_finished_log_ends_the_watching(watch: Callable[..., str]) -> None:
     stop = threading.Event()
     out = watch(Resting(stop, 60.0), stop)
     assert stop.is_set()
-    assert out.endswith("# nanopace: The run is finished.\n")
+    assert out.endswith("# nanopace: The run has finished.\n")
 
 
 def test_a_command_that_has_something_left_to_do_is_waited_for(watch: Callable[..., str]) -> None:
     stop = threading.Event()
     out = watch(Resting(stop, 0.5), stop, lambda: 3)
     assert not stop.is_set()
-    assert out.endswith("# nanopace: The run is finished.\n")
+    assert out.endswith("# nanopace: The run has finished.\n")
 
 
 def test_whoever_has_seen_enough_hears_nothing_of_an_end(watch: Callable[..., str]) -> None:

@@ -29,11 +29,11 @@ def test_a_healthy_training_has_its_start_its_evaluations_and_its_status() -> No
 
 
 HAPPENINGS = [
-    ({"took": {60: 30_100.0}}, ("stall", 60), "Iteration 60 took 30.1 s instead of 100 ms, for no reason that the log"),
-    ({"took": {60: 300.0}}, None, "Iteration 60 took 0.30 s instead of 100 ms, for no reason that the log names."),
+    ({"took": {60: 30_100.0}}, ("stall", 60), "Iteration 60 took 30.1 s instead of 100 ms, for no reason the log"),
+    ({"took": {60: 300.0}}, None, "Iteration 60 took 0.30 s instead of 100 ms, for no reason the log shows."),
     ({"losses": {70: "nan", 71: "nan"}}, ("nan", 70), "The loss is NaN or infinite at iteration 70."),
-    ({"losses": {70: "9.9000"}}, ("spike", 70), "The loss jumped at iteration 70, to 9.9000: "),
-    ({"losses": {70: "9.9", 71: "9.95", 80: "9.99"}}, ("spike", 70), "The loss jumped at iteration 70, to 9.9000: "),
+    ({"losses": {70: "9.9000"}}, ("spike", 70), "The loss spiked to 9.9000 at iteration 70: "),
+    ({"losses": {70: "9.9", 71: "9.95", 80: "9.99"}}, ("spike", 70), "The loss spiked to 9.9000 at iteration 70: "),
 ]
 
 
@@ -52,7 +52,7 @@ def test_what_happens_to_a_row_is_said_once(what: dict[str, dict[int, float]], a
 
 @pytest.mark.parametrize(
     ("ratio", "said"),
-    [(1.3, "From iteration 80 on a step takes 129.9"), (2.2, "From iteration 80 on a step takes 2.2 times as long")],
+    [(1.3, "From iteration 80 on, a step takes 129.9"), (2.2, "From iteration 80 on, a step takes 2.2x as long")],
 )
 def test_a_slower_pace_is_an_alert_and_its_end_is_told(ratio: float, said: str) -> None:
     heard = Heard()
@@ -67,7 +67,7 @@ def test_a_slower_pace_is_an_alert_and_its_end_is_told(ratio: float, said: str) 
     assert f"{tokens:.1f}k tokens/s" in "".join(heard.watcher.footer(200)), "of now"
     before = len(heard.said)
     heard.lines(rows(130, 190))
-    back = [each for each in heard.said[before:] if each.text.startswith("From iteration 130 on a step takes 100")]
+    back = [each for each in heard.said[before:] if each.text.startswith("From iteration 130 on, a step takes 100")]
     assert [each.event for each in back] == [None]
 
 
@@ -119,8 +119,8 @@ def test_a_longer_evaluation_than_before_is_an_alert() -> None:
     heard.lines(rows(160, 201, took={200: 60_000.0}))
     assert heard.alerts == [("stall", 200)]
     assert heard.texts[-1] == (
-        "Iteration 200 is not slow training: evaluation + checkpoint 1 min 4 s, the step 100 ms. "
-        "The ones before took 4.00 s."
+        "Iteration 200 is slow, but not because of training: evaluation + checkpoint 1 min 4 s, the step 100 ms. "
+        "Earlier ones took 4.00 s."
     )
 
 
@@ -129,7 +129,7 @@ def test_slow_rows_without_end_are_not_said_without_end() -> None:
     heard.lines(rows(0, 150, took=dict.fromkeys(range(20, 150, 6), 180.0)), each_s=0.5)
     said = [text for text in heard.texts if "for no reason" in text]
     assert len(said) == 3
-    assert said[1].endswith("8 more rows were slow since the last word.")
+    assert said[1].endswith("8 more rows have been slow since the last comment.")
 
 
 def test_the_status_comes_every_five_minutes_and_after_evaluations_but_not_without_rows() -> None:
@@ -174,11 +174,11 @@ def test_silence_counts_evaluations_and_its_end_is_told() -> None:
     heard.wait(20)
     assert heard.alerts == [("silent", 59)]
     assert heard.texts[-1].startswith("No line for 1 min ")
-    assert heard.texts[-1].endswith("; they usually come every 100 ms. The last row was iteration 59.")
+    assert heard.texts[-1].endswith("; they usually arrive every 100 ms. The last row was iteration 59.")
     heard.wait(500)
     assert len(heard.alerts) == 1
     heard.lines(rows(60, 61))
-    assert heard.texts[-2].startswith("Lines come again, after 9 min ")
+    assert heard.texts[-2].startswith("Lines are arriving again after 9 min ")
 
 
 def test_before_its_first_evaluation_a_training_may_be_silent_for_longer() -> None:
@@ -269,7 +269,7 @@ def test_a_finished_log_is_over_when_it_rests() -> None:
 def test_a_restart_is_told_and_its_rows_are_judged_anew() -> None:
     heard = Heard()
     heard.lines([*rows(0, 70), "Resuming training from out", *rows(50, 100, took={51: 900.0})])
-    assert "Training goes on from iteration 50; it had come to 69 before." in heard.texts
+    assert "Training resumes at iteration 50; it had reached 69 before." in heard.texts
     assert heard.alerts == []
 
 
@@ -289,7 +289,7 @@ def test_several_processes_in_one_pipe_are_no_restarts() -> None:
     heard.lines(twice)
     heard.watcher.finish(Close(closed=True))
     assert not any("goes on from" in text for text in heard.texts)
-    assert any("Several processes printed into this log" in text for text in heard.texts)
+    assert any("Several processes wrote to this log" in text for text in heard.texts)
 
 
 def test_ranks_are_told_apart() -> None:
@@ -297,7 +297,7 @@ def test_ranks_are_told_apart() -> None:
     heard.lines([f"[rank{rank}]: {line}" for line in rows(0, 100) for rank in range(4)])
     assert any("Iteration 50 is not slow training" in text for text in heard.texts), "before the end"
     heard.watcher.finish(Close(closed=True))
-    assert any("4 ranks print into this log" in text for text in heard.texts)
+    assert any("4 ranks write to this log" in text for text in heard.texts)
     assert not any("goes on from" in text for text in heard.texts)
 
 
@@ -307,7 +307,7 @@ def test_rows_that_come_in_blocks() -> None:
     for begin in range(0, 200, 60):
         heard.now += 6.0
         heard.lines(["\n".join(lines[begin : begin + 60])], each_s=0.0)
-    assert sum(text.startswith("Rows come in blocks of about 5") for text in heard.texts) == 1
+    assert sum(text.startswith("Rows arrive in blocks of about 5") for text in heard.texts) == 1
 
 
 def test_a_ledger_says_more() -> None:
@@ -336,7 +336,7 @@ def test_rows_that_are_held_back_until_an_evaluation_show_how_far_it_is() -> Non
     heard.lines(ahead[20:])
     (status,) = heard.texts
     assert status.startswith("iteration 3")
-    assert status.endswith(" left without the evaluations, 100.0 ms a step")
+    assert status.endswith(" left without the evaluations, 100.0 ms per step")
     heard.lines([f"step:{at}/1000 train_loss:nan train_time:{100 * at - 90}ms step_avg:95.00ms" for at in (61, 62)])
     heard.wait(2)
     assert heard.alerts == [("nan", 61)], "at once"
@@ -362,12 +362,12 @@ def test_text_that_is_no_log() -> None:
     assert heard.said == []
     heard.watcher.finish(Close(closed=True))
     (said,) = heard.texts
-    assert said.startswith("No training log is in these lines; known are the logs of nanoGPT")
+    assert said.startswith("No training log is in these lines; supported: logs from nanoGPT")
 
 
 def test_lines_that_were_left_out_are_told_and_the_figures_that_need_them_are_not() -> None:
     heard = Heard()
     heard.lines(rows(0, 120))
     heard.watcher.finish(Close(closed=True, left_out=2000))
-    assert "2,000 lines came faster than they could be read" in heard.texts[-4]
+    assert "2,000 lines arrived too fast to be read" in heard.texts[-4]
     assert heard.texts[-2].startswith("A normal step takes 100 ms.")

@@ -72,8 +72,8 @@ def test_one_without_times(tmp_path: Path) -> None:
     [
         ('{"notebook_version": 1, "steps": [', "no notebook: Expecting value"),
         ('{"notebook_version": 1}', "no notebook: 'steps'"),
-        ('{"notebook_version": 1, "steps": []}', "the beginning of a training log"),
-        ('[{"notebook_version": 1}]', "text, but no training log in it"),  # not its opening
+        ('{"notebook_version": 1, "steps": []}', "the start of a training log"),
+        ('[{"notebook_version": 1}]', "contains text but no training log"),  # not its opening
     ],
 )
 def test_what_is_wrong_with_it_is_said(tmp_path: Path, text: str, why: str) -> None:

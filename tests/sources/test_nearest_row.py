@@ -15,15 +15,13 @@ def refused(text: str) -> str:
         open_runs(io.BytesIO(text.encode()))
     said = str(caught.value)
     assert "\n" not in said
-    assert "the beginning of a training log" not in said
+    assert "the start of a training log" not in said
     return said
 
 
 def test_the_line_that_is_nearest() -> None:
     said = refused("hello\nthe loss was 3\nepoch 4 has loss 2.5000 and took 3.5 s\nepoch 5 has loss 2.4\n")
-    assert said == (
-        "log: no line with a step and a time; the nearest is line 3: epoch 4 has loss 2.5000 and took 3.5 s"
-    )
+    assert said == ("log: no line has a step and a time; the closest is line 3: epoch 4 has loss 2.5000 and took 3.5 s")
 
 
 NEAR = "epoch 5 has loss 2.4 "
@@ -31,18 +29,18 @@ NEAR = "epoch 5 has loss 2.4 "
 
 @pytest.mark.parametrize(("more", "shown"), [(79, "x" * 79), (80, "x" * 78 + "…")])
 def test_a_nearest_line_is_quoted_up_to_100_characters(more: int, shown: str) -> None:
-    assert refused(f"one\n{NEAR}{'x' * more}\n").endswith(f"the nearest is line 2: {NEAR}{shown}")
+    assert refused(f"one\n{NEAR}{'x' * more}\n").endswith(f"the closest is line 2: {NEAR}{shown}")
 
 
 def test_one_part_of_a_row_is_not_near() -> None:
-    assert "no training log in it" in refused("hello\nthe loss was 3\nstep 5\n")
+    assert "no training log; supported" in refused("hello\nthe loss was 3\nstep 5\n")
 
 
 @pytest.mark.parametrize(("before", "known"), [(1981, True), (1982, False)])
 def test_2000_characters_of_a_line_are_looked_at(before: int, known: bool) -> None:
-    assert ("the nearest is line 1" in refused(f"{'x' * before} {NEAR}\n")) == known
+    assert ("the closest is line 1" in refused(f"{'x' * before} {NEAR}\n")) == known
 
 
 def test_a_header_and_nothing_else_is_a_beginning() -> None:
-    with pytest.raises(NotALog, match="the beginning of a training log, but no row with a time yet"):
+    with pytest.raises(NotALog, match="the start of a training log, but no row with a time yet"):
         open_runs(io.BytesIO(b"tokens per iteration will be: 16,384\nnumber of parameters: 10.65M\n"))

@@ -19,15 +19,18 @@ Print = Callable[..., str]
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "log: is empty; known are the logs of nanoGPT, nanochat, nanopace"),
+        (b"", "log: is empty; supported: logs from nanoGPT, nanochat, nanopace"),
         (b"\n", "no training log"),
         (bytes(range(256)) * 9, "a binary file"),
-        (b"dear diary, iter is a word\n", "no training log in it; known are the logs of nanoGPT, nanochat, nanopace"),
+        (
+            b"dear diary, iter is a word\n",
+            "no training log; supported: logs from nanoGPT, nanochat, nanopace",
+        ),
         (b"step 0: train loss 10.8684, val loss 10.8727\n" * 3, "3 evaluations, but no row"),
         (b"number of parameters: 123.59M\n", "no row with a time yet"),
         (
             b"iter 0: loss 10.8720, time 320",
-            "no line with a step and a time; the nearest is line 1: iter 0: loss 10.87",
+            "no line has a step and a time; the closest is line 1: iter 0: loss 10.87",
         ),
         (b"iter 0: loss 10.8720, time 320.00ms", "no row with a time yet"),  # of 320.00ms, mfu ...
     ],
@@ -39,7 +42,7 @@ def test_no_log(data: bytes, said: str) -> None:
 
 
 def test_a_file_is_judged_by_its_first_256_kb() -> None:
-    with pytest.raises(NotALog, match="text, but no training log"):
+    with pytest.raises(NotALog, match="contains text but no training log"):
         open_runs(io.BytesIO(b"hello\n" * (256 * 1024 // 6) + bytes(256 * 1024)))
 
 

@@ -83,7 +83,7 @@ def test_what_is_whole_is_not_called_truncated(kind: str, tmp_path: Path) -> Non
 def test_nothing_left_of_it_is_called_truncated_and_not_empty(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     path.write_bytes(COMPRESSORS[kind](ROW)[:11])
-    with pytest.raises(InputError, match=r"train\.log: the compressed file is truncated before the first row"):
+    with pytest.raises(InputError, match=r"train\.log: the compressed file is truncated before the first log row"):
         open_runs(path)
 
 

@@ -102,7 +102,7 @@ def test_why_a_gpu_is_idle(asked: float | None, before_is_copy: bool, cause: str
 def test_explain_reads_a_trace(capsys: Capture) -> None:
     assert main(["explain", NAIVE, "--width=100"]) == 0
     said = capsys.readouterr().out
-    assert "3 steps of 20.1 ms; the GPU was busy 6.2% of 60.4 ms." in said
+    assert "3 steps of 20.1 ms; the GPU was busy for 6.2% of 60.4 ms." in said
     assert "93.0%: waiting for the host to launch more work" in said
     assert "a larger micro-batch" in said
     assert "multi_tensor_apply_kernel" in said

@@ -55,8 +55,8 @@ def flip(path: Path) -> None:
 @pytest.mark.parametrize(
     ("meddle", "says"),
     [
-        (flip, "has changed since training began"),
-        (lambda path: os.truncate(path, 100), "has changed since training began"),
+        (flip, "has changed since training started"),
+        (lambda path: os.truncate(path, 100), "has changed since training started"),
         (Path.unlink, "can no longer be read: No such file"),
     ],
 )
@@ -90,9 +90,7 @@ def test_a_shard_that_is_touched(corpus: Path, tmp_path: Path) -> None:
 def test_a_corpus_that_was_damaged_at_rest(corpus: Path, tmp_path: Path, split: str) -> None:
     flip(corpus / f"{split}-00000.bin")
     told = Recorder()
-    with pytest.raises(
-        InputError, match=rf"{split}-00000\.bin: is damaged: it is not the file that the manifest lists"
-    ):
+    with pytest.raises(InputError, match=rf"{split}-00000\.bin: is damaged: it is not the file the manifest lists"):
         run(corpus, tmp_path / "out", told)
     assert told.losses == {}
 
@@ -157,7 +155,7 @@ def test_a_byte_that_changes_between_two_runs(corpus: Path, tmp_path: Path, spli
     before = (data / f"{split}.bin").read_bytes()
     flip_in_the_middle_of_nowhere(data / f"{split}.bin", keep_time=keep_time)
     assert open_corpus(data).fingerprint == fingerprint  # which samples do not see
-    with pytest.raises(InputError, match=rf"{split}\.bin: has changed since training began; put back the file"):
+    with pytest.raises(InputError, match=rf"{split}\.bin: has changed since training started; restore the file"):
         run(data, out, Recorder(), max_iters=10, init_from="resume")
     assert (out / "ledger.jsonl").read_bytes() == ledger  # found before anything is written
     (data / f"{split}.bin").write_bytes(before)
@@ -173,7 +171,7 @@ def test_much_data_without_a_manifest_is_held_against_what_it_was_beside_trainin
     run(data, out, Recorder(), max_iters=5)
     monkeypatch.setattr(tokens, "_SMALL", 0)
     flip_in_the_middle_of_nowhere(data / "train.bin", keep_time=True)
-    with pytest.raises(InputError, match=r"train\.bin: has changed since training began"):
+    with pytest.raises(InputError, match=r"train\.bin: has changed since training started"):
         run(data, out, Recorder(), max_iters=10**6, init_from="resume")
 
 
@@ -242,7 +240,7 @@ def test_a_file_that_is_cut_under_a_process(when: str, tmp_path: Path) -> None:
     assert err.count("\n") == 1, err
     assert "train.bin: " in err
     if when == "steps":
-        assert "has changed since training began" in err
+        assert "has changed since training started" in err
         assert newest_intact(out)[0] is not None
     else:
-        assert "ends before its last token: it was cut while it was read" in err
+        assert "ends before its last token: it was truncated while being read" in err

@@ -106,12 +106,12 @@ def test_who_trained_together_stands_in_the_title(run: Diagnosis) -> None:
 def test_that_it_gave_up_is_among_the_first_lines(run: Diagnosis) -> None:
     first = plain(render(run).split("\n\n")[0])
     assert "diverged" in first
-    assert "Training was stopped after iteration 89" in first
+    assert "Training stopped after iteration 89" in first
 
 
 def test_notes_are_shown_and_are_inert(run: Diagnosis) -> None:
     report, page = render(run), render(run, format="html")
-    shown = plain(report.partition("\nNotes of the trainer\n")[2])
+    shown = plain(report.partition("\nTrainer messages\n")[2])
     assert shown.startswith("iteration 3: ]52;c;aGFjaw== a <script>alert(1)</script> [2J name and more iteration 90: ")
     assert "note 6" in shown
     assert "note 7" not in shown
@@ -127,8 +127,8 @@ def test_notes_are_shown_and_are_inert(run: Diagnosis) -> None:
 def test_a_run_without_notes_has_no_such_section() -> None:
     log = Path(__file__).resolve().parents[2] / "examples" / "narrow.log"
     run = diagnose(open_run(log))
-    assert "Notes of the trainer" not in render(run)
-    assert "Notes of the trainer" not in render(run, format="html")
+    assert "Trainer messages" not in render(run)
+    assert "Trainer messages" not in render(run, format="html")
 
 
 def test_the_json_has_the_figures(run: Diagnosis) -> None:

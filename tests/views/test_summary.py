@@ -23,10 +23,10 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 def test_the_answer_is_in_the_first_five_lines() -> None:
     assert explain().splitlines()[:6] == [
         "train.log · nanoGPT · 201 rows, iterations 0 to 20,000 · 1 h 0 min",
-        "A normal step takes 169 ms. 41 of 201 rows are slower; none is slow training.",
+        "A normal step takes 169 ms. 41 of 201 rows are slower, none because of training.",
         "Evaluation takes 5.14 s, a checkpoint 0.47 s: 6.1% of the run (3 min 41 s).",
-        "GPU: the printed 12.06% is of 312 TFLOP/s, not of your card; pass --gpu NAME.",
-        "Do: Raise eval_interval from ~500 to 2000. Saves 2 min 46 s (4.6%).",
+        "GPU: 12.06% is relative to 312 TFLOP/s, not to your card; pass --gpu NAME.",
+        "Try: Raise eval_interval from ~500 to 2000. Saves 2 min 46 s (4.6%).",
         "",
     ]
 
@@ -56,10 +56,10 @@ def test_what_saves_little_is_not_in_the_headline() -> None:
             findings=(Finding("save_less_often", {"checkpoints": 9, "to_checkpoints": 5}, seconds, share, True),)
         )
 
-    assert "Do: Save less often" in said(59.0, 0.02)
-    assert "Do: Save less often" in said(61.0, 0.001)
+    assert "Try: Save less often" in said(59.0, 0.02)
+    assert "Try: Save less often" in said(61.0, 0.001)
     assert "Do:" not in said(59.0, 0.009)
-    assert "Do: Turn compile on" in headline(
+    assert "Try: Turn on compile" in headline(
         findings=(
             Finding("save_less_often", {"checkpoints": 9, "to_checkpoints": 5}, 9.0, 0.001, True),
             Finding("turn_on_compile", {}, advice=True),
@@ -73,7 +73,7 @@ def test_a_loss_that_is_gone_leaves_nothing_else_to_say() -> None:
     assert "The loss diverged at iteration 3,010." in said
     assert "GPU:" not in said
     assert "Do:" not in said
-    assert "Nothing worth changing" not in said
+    assert "Nothing is worth changing" not in said
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ def log(path: Path, of_steps: bool, lag: float = 0.3, over_fits: bool = False) -
 @pytest.mark.parametrize(
     ("of_steps", "training", "gap"),
     [
-        (True, "training, last 250 steps", "validation less training, last 250 steps"),
-        (False, "last training", "validation less training"),
+        (True, "training, last 250 steps", "validation minus training, last 250 steps"),
+        (False, "last training", "validation minus training"),
     ],
 )
 def test_it_has_its_name_wherever_it_is_shown(tmp_path: Path, of_steps: bool, training: str, gap: str) -> None:

@@ -40,12 +40,12 @@ def table(mfu: Mfu) -> dict[str, str]:
 
 def test_a_range_stands_in_the_headline_the_section_the_table_and_the_tile() -> None:
     text = " ".join(explain(mfu=RANGE, findings=(), width=120).split())
-    assert "GPU: 40% to 53% of the H100, depending on which one it is." in text
-    assert "of the H100 40% to 53% depending on which one it is" in text
+    assert "GPU: 40% to 53% of the H100, depending on the variant." in text
+    assert "of the H100 40% to 53% depending on the variant" in text
     assert tile(RANGE) == ("40% to 53%", "of the H100")
-    assert table(RANGE)["of the H100"] == "40% to 53% depending on which one it is"
+    assert table(RANGE)["of the H100"] == "40% to 53% depending on the variant"
     judged = dataclasses.replace(RANGE, verdict="half_idle")
-    assert "GPU: 40% to 53% of the H100: more than half of the card is idle." in explain(mfu=judged, findings=())
+    assert "GPU: 40% to 53% of the H100: more than half the card is idle." in explain(mfu=judged, findings=())
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -78,4 +78,4 @@ def test_a_dtype_that_the_card_emulates_is_the_first_thing_to_do() -> None:
     dtype = Finding("use_float16", {"card_name": "Tesla T4", "dtype": "bfloat16"}, advice=True)
     mfu = dataclasses.replace(T4, card_precision="fp16", verdict="mostly_idle")
     text = " ".join(explain(mfu=mfu, findings=(saving, dtype), width=120).split())
-    assert "Do: Set dtype=float16: the Tesla T4 has no bf16 arithmetic and emulates bfloat16. Where" in text
+    assert "Try: Set dtype=float16: the Tesla T4 has no bf16 arithmetic and emulates bfloat16. Where" in text

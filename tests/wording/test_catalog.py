@@ -55,7 +55,7 @@ def test_the_language_is_the_flag_s_then_the_locale_s(flag: str | None, environ:
 
 @pytest.mark.parametrize("flag", ["xx", "", "english"])
 def test_an_unknown_flag_names_those_known(flag: str) -> None:
-    with pytest.raises(UsageError, match=r"--lang .*: unknown language; known are en, de, fr, es"):
+    with pytest.raises(UsageError, match=r"--lang .*: unknown language; choose from en, de, fr, es"):
         pick_language(flag, {})
 
 

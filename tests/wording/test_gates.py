@@ -45,7 +45,7 @@ def test_each_can_be_said(code: str, language: str) -> None:
     assert sentence.endswith(".")
 
 
-COMPARISON = "102.4 ms a step against 101.1 ms, +1.28% (99% interval +0.91% to +1.65%), 1,480 and 512 rows"
+COMPARISON = "102.4 ms per step against 101.1 ms, +1.28% (99% interval +0.91% to +1.65%), 1,480 and 512 rows"
 
 
 @pytest.mark.parametrize(
@@ -64,20 +64,20 @@ COMPARISON = "102.4 ms a step against 101.1 ms, +1.28% (99% interval +0.91% to +
         (
             "step_too_long",
             {"ratio": 1.0623, "low": 1.0511, "high": 1.0735, "limit": 1.05},
-            "step too long: 1.0623 times that of BASE (99% interval 1.0511 to 1.0735), and at most 1.05 is allowed.",
+            "step too slow: 1.0623x the step of BASE (99% interval 1.0511 to 1.0735); at most 1.05 is allowed.",
         ),
         (
             "step_unclear",
             {"ratio": 1.05, "low": 1.04, "high": 1.06, "limit": 1.05, "rows_more": None, "run": None},
-            "cannot tell: a step takes 1.0500 times that of BASE (99% interval 1.0400 to 1.0600), and 1.05 is allowed; "
-            "more rows are no help.",
+            "cannot tell: a step takes 1.0500x as long as in BASE (99% interval 1.0400 to 1.0600), and 1.05 is "
+            "allowed; more rows do not help.",
         ),
         (
             "mfu_too_low",
             {"limit": 0.4},
-            "mfu too low: 38.21% of the H100, and at least 40% is asked for.",
+            "mfu too low: 38.21% of the H100; at least 40% is required.",
         ),
-        ("few_rows", {}, "cannot tell: NEW has too few plain steps: 7, where 30 are needed."),
+        ("few_rows", {}, "cannot tell: NEW has too few plain steps (7; 30 are needed)."),
     ],
 )
 def test_as_they_read(code: str, changed: dict[str, object], sentence: str) -> None:
@@ -91,7 +91,5 @@ def test_what_is_taken_for_granted_and_why_follow() -> None:
         Check("min_mfu", "unknown", "mfu_unclear", {}, because=finding),
     )
     first, second = sentences(Gate("failed", "a", "b", checks, None), words("en"))
-    assert first.endswith(
-        "rows. Iterations are compared: how many tokens they have is unknown, and taken to be the same."
-    )
+    assert first.endswith("rows. Iterations are compared: their tokens are unknown and assumed to be equal.")
     assert second == f"cannot tell: the mfu is unknown. {words('en').finding('mfu_unknown', finding.numbers)}"

@@ -76,7 +76,7 @@ def test_a_format_is_called_as_its_trainer_unless_it_has_a_label() -> None:
 
 def test_an_origin_tells_how_it_was_inferred() -> None:
     inferred = run.Fact(500, "inferred", "row_spacing")
-    assert words("en").origin(inferred) == "inferred: from the spacing of the rows"
+    assert words("en").origin(inferred) == "inferred: from the row spacing"
     assert words("en").origin(run.Fact(500, "config file")) == "from the config file"
     assert len({words(language).origin(inferred) for language in LANGUAGES}) == len(LANGUAGES)
 
@@ -84,3 +84,15 @@ def test_an_origin_tells_how_it_was_inferred() -> None:
 def test_knobs_keep_their_names() -> None:
     assert words("de").fact("eval_interval") == "eval_interval"
     assert words("de").fact("parameters") == "Parameter"
+
+
+def test_what_never_compiles_has_no_compilation() -> None:
+    assert (words("en").cause("compile"), words("en").phase("startup")) == (
+        "compilation and warm-up",
+        "start-up and compilation",
+    )
+    for name in ("llmc", "llmq", "megatron"):
+        assert words("en").cause("compile", name) == "warm-up"
+        assert words("en").phase("startup", name) == "start-up"
+    assert words("en").cause("compile", "nanogpt") == words("en").cause("compile")
+    assert words("en").phase("evaluation", "llmc") == "evaluation"

@@ -74,6 +74,31 @@ def test_large_counts_in_short(x: float, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("language", "shown"),
+    [
+        ("en", "134.1k tokens/s, 123.6M tokens, 2.4B tokens, 12.5B parameters"),
+        ("de", "134,1k Tokens/s, 123,6M Tokens, 2,4 Mrd. Tokens, 12,5 Mrd. Parameter"),
+        ("fr", "134,1 k tokens/s, 123,6 M de tokens, 2,4 Md de tokens, 12,5 Md de paramètres"),
+        ("es", "134,1 k tokens/s, 123,6 M de tokens, 2360 M de tokens, 12.500 M de parámetros"),
+    ],
+)
+def test_what_is_counted_in_millions_has_the_form_of_the_language(language: str, shown: str) -> None:
+    says = words(language)
+    said = [says.text("{tokens} tokens/s", tokens=says.si(134_111))]
+    said += [says.text("{tokens} tokens", tokens=says.si(count)) for count in (123_590_000, 2.36e9)]
+    said.append(
+        says.text("{weights} parameters in all", weights=says.si(12.5e9)).rsplit(" ", 2 if language != "de" else 1)[0]
+    )
+    assert ", ".join(said).replace("\u00a0", " ") == shown
+
+
+def test_units_of_memory_have_the_form_of_the_language() -> None:
+    assert words("fr").size(11.5, "GiB") == "11,5\u00a0Gio"
+    assert words("de").size(12.87, "MB") == "12,87\u00a0MB"
+    assert words("en").size(None) == UNKNOWN
+
+
+@pytest.mark.parametrize(
     ("seconds", "shown"),
     [
         (0, "0 ms"), (0.0012, "1.20 ms"), (0.16924, "169 ms"), (0.467, "0.47 s"), (0.996, "1.00 s"), (5.136, "5.14 s"),
@@ -93,7 +118,7 @@ def test_a_smaller_unit_never_reaches_the_larger(seconds: float) -> None:
         assert int(rest) < {"min": 60, "h": 60, "d": 24}[large]
 
 
-@pytest.mark.parametrize(("language", "shown"), [("de", "7,8 Std."), ("fr", "7,8 h"), ("es", "7,8 h")])
+@pytest.mark.parametrize(("language", "shown"), [("de", "7,8 h"), ("fr", "7,8 h"), ("es", "7,8 h")])
 def test_durations_in_other_languages(language: str, shown: str) -> None:
     assert words(language).duration(7.8 * 3600).replace("\u00a0", " ") == shown
 

@@ -107,8 +107,8 @@ def test_case_1_reads_as_it_should() -> None:
     values = {"evaluation_s": 5.136, "checkpoint_s": 0.467, "checkpoint_share": 0.083}
     said = words("en").finding("checkpoint_measured", values | {"saved_rows": 33, "unsaved_rows": 7})
     assert said.replace("\u00a0", " ") == (
-        "Rows with a save (33) against rows without (7): the evaluation takes 5.14 s, the checkpoint 0.47 s. "
-        "The checkpoint is 8.3% of the delay."
+        "Rows with a checkpoint (33) compared with rows without (7): the evaluation takes 5.14 s, the checkpoint "
+        "0.47 s, 8.3% of the delay."
     )
 
 
@@ -119,5 +119,13 @@ def test_what_an_advice_costs() -> None:
     assert cost is not None
     assert "10 times" in cost
     assert "2000 iterations" in cost
-    assert english.advice_cost("lower_eval_iters", {"noise_factor": 2.0}) == "the validation loss is 2 times as noisy"
+    assert english.advice_cost("lower_eval_iters", {"noise_factor": 2.0}) == "the validation loss gets 2x as noisy"
     assert english.advice_cost("nothing_to_change", {"overhead_share": 0.004}) is None
+
+
+def test_a_missing_card_is_asked_for_by_its_flag() -> None:
+    said = words("en").finding("mfu_unknown", {"missing": "gpu"})
+    assert said == "The card's utilisation cannot be computed: the card is unknown. Pass --gpu NAME."
+    both = words("en").finding("mfu_unknown", {"missing": "n_layer, gpu"})
+    assert "without n_layer and the card. Pass --config FILE or --set NAME=VALUE, and --gpu NAME." in both
+    assert "--gpu" not in words("en").finding("mfu_unknown", {"missing": "n_layer, n_head"})

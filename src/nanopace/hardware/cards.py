@@ -155,7 +155,7 @@ def find_card(name: str, *, sms: int | None = None, memory_gb: float | None = No
     cards = find_cards(name, sms=sms, memory_gb=memory_gb)
     if len(cards) > 1:
         listed = "; ".join(card.label for card in cards)
-        raise AmbiguousCard("{name}: several cards are called that; say which: {cards}", name=name, cards=listed)
+        raise AmbiguousCard("{name}: several cards match; name one of {cards}", name=name, cards=listed)
     return cards[0]
 
 
@@ -212,7 +212,7 @@ def _unknown(name: str, key: str, namesakes: list[Card], family: list[Card]) -> 
     if namesakes:
         have = "; ".join(f"{card.label}, {card.sms} SMs" for card in namesakes)
         return UnknownCard(
-            "{name}: no card of that name, memory and SMs in the table, only {cards}", name=name, cards=have
+            "{name}: no card with that name, memory and SM count in the table, only {cards}", name=name, cards=have
         )
     from difflib import get_close_matches  # only a name that is wrong needs it
 
@@ -223,9 +223,11 @@ def _unknown(name: str, key: str, namesakes: list[Card], family: list[Card]) -> 
     if near:
         few = ", ".join(list(dict.fromkeys(near))[:3])
         return UnknownCard(
-            "{name}: no such card in the table; near it are {near} (nanopace cards lists all)", name=name, near=few
+            "{name}: no such card in the table; did you mean {near}? (nanopace cards lists them all)",
+            name=name,
+            near=few,
         )
-    return UnknownCard("{name}: no such card in the table (nanopace cards lists all)", name=name)
+    return UnknownCard("{name}: no such card in the table (nanopace cards lists them all)", name=name)
 
 
 class _Entry(NamedTuple):

@@ -72,7 +72,8 @@ def _refuse_newer(version: object) -> None:
         raise DamagedError("no version")
     if int(major) > MAJOR:
         raise InputError(
-            "the ledger has format version {version}, and this nanopace reads versions up to {known}: update nanopace",
+            "the ledger has format version {version}, but this nanopace reads only up to version {known}; update "
+            "nanopace",
             version=version,
             known=VERSION,
         )

@@ -21,14 +21,14 @@ def chosen(path: str, words: Words, tell: Callable[[str], None]) -> str:
     if not os.path.exists(path):
         if not os.path.isdir(os.path.dirname(path.rstrip("/")) or "."):
             raise InputError("{path}: no such file", path=path)
-        tell(words.text("{path}: is not there yet; waiting for it", path=path))
+        tell(words.text("{path}: does not exist yet; waiting for it", path=path))
         while not os.path.exists(path):
             time.sleep(_LOOK_S)
     if os.path.isdir(path):
         told = False
         while not (log := newest(path)):
             if not told:
-                tell(words.text("{path}: no log is there yet; waiting for one", path=path))
+                tell(words.text("{path}: contains no log yet; waiting for one", path=path))
             told = True
             time.sleep(_SEARCH_S)
         tell(log)
@@ -37,7 +37,7 @@ def chosen(path: str, words: Words, tell: Callable[[str], None]) -> str:
         if os.path.isfile(path):
             with open(path, "rb") as file:
                 if decompressed(file) is not file:
-                    raise InputError("{path}: is compressed, and does not grow; try nanopace explain {path}", path=path)
+                    raise InputError("{path}: is compressed and cannot grow; try nanopace explain {path}", path=path)
     except OSError as error:
         raise InputError("{path}: cannot be read: {reason}", path=path, reason=reason_of(error)) from None
     return path

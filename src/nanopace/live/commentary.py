@@ -42,6 +42,7 @@ class Commentary:
         self._words, self._say = words, say
         self.on_cpu = False
         self.is_scheduled = False  # the pace changes because the trainer is told to change it
+        self.elsewhere = False  # the trainer is not set by nanoGPT's knobs
         self.watches_loss = False  # the trainer reports its own spikes
         self.slow_rows = 0  # for no reason that the log names
         self._told_not_finite = -1
@@ -68,7 +69,7 @@ class Commentary:
         """A row; `now` is the clock, so that nothing is said too often."""
         if seen.back_from is not None and not seen.new_run:
             said = self._words.text(
-                "Training goes on from iteration {iteration}; it had come to {reached} before.",
+                "Training resumes at iteration {iteration}; it had reached {reached} before.",
                 iteration=self._words.count(seen.row.iteration),
                 reached=self._words.count(seen.back_from),
             )
@@ -106,7 +107,7 @@ class Commentary:
             self._say(Comment(words.finding("suspended", {"count": 1, "suspended_s": seconds}), None, span.iteration))
             return
         said = words.text(
-            "Training stood still for {time} before iteration {iteration}.",
+            "Training stalled for {time} before iteration {iteration}.",
             time=words.duration(seconds),
             iteration=words.count(span.iteration),
         )
@@ -152,7 +153,7 @@ class Commentary:
         words, excess_ms = self._words, seen.row.ms - usual_ms
         causes = [code for code, there in (("evaluation", seen.evaluation), ("checkpoint", seen.checkpoint)) if there]
         said = words.text(
-            "Iteration {iteration} is not slow training: {causes} {time}, the step {step}.",
+            "Iteration {iteration} is slow, but not because of training: {causes} {time}, the step {step}.",
             iteration=words.count(seen.row.iteration),
             causes=" + ".join(map(words.cause, causes)),
             time=words.duration(excess_ms / 1000),
@@ -160,7 +161,7 @@ class Commentary:
         )
         before = median(self._events_ms) if len(self._events_ms) >= 2 else math.inf
         if excess_ms > LONG_EVENT * before and excess_ms - before > 1000 * STALL_S:
-            said += " " + words.text("The ones before took {time}.", time=words.duration(before / 1000))
+            said += " " + words.text("Earlier ones took {time}.", time=words.duration(before / 1000))
             self._say(Comment(said, "stall", seen.row.iteration))
             return
         self._events_ms.append(excess_ms)
@@ -174,15 +175,15 @@ class Commentary:
             self._unsaid += 1
             return
         said = words.text(
-            "Iteration {iteration} took {time} instead of {usual}, for no reason that the log names.",
+            "Iteration {iteration} took {time} instead of {usual}, for no reason the log shows.",
             iteration=words.count(seen.row.iteration),
             time=words.duration(seen.row.ms / 1000),
             usual=words.duration(usual_ms / 1000),
         )
         if self._unsaid:
             said += " " + words.plural(
-                "{n} more row was slow since the last word.",
-                "{n} more rows were slow since the last word.",
+                "{n} more row has been slow since the last comment.",
+                "{n} more rows have been slow since the last comment.",
                 self._unsaid,
             )
         self._said_s, self._unsaid = now, 0
@@ -216,7 +217,9 @@ class Commentary:
             return  # steps that compute nothing are quicker, and that is no news of the card
         code = "memory_spill" if ratio >= SPILL_RATIO and not self.on_cpu else "level_shift"
         numbers = {"iteration": iteration, "before_ms": before_ms, "after_ms": after_ms, "change_share": ratio - 1}
-        said = self._words.finding(code, {**numbers, "ratio": ratio})
+        said = self._words.finding(
+            code, {**numbers, "ratio": ratio, "elsewhere": self.elsewhere and code == "memory_spill"}
+        )
         self._say(Comment(said, "slower" if ratio > 1 else None, iteration))
 
     # --- losses ------------------------------------------------------------------------------------------------------
@@ -242,7 +245,7 @@ class Commentary:
         """Found here, or reported by the trainer."""
         words = self._words
         said = words.text(
-            "The loss jumped at iteration {iteration}, to {loss}: {z} standard deviations above the rows before it.",
+            "The loss spiked to {loss} at iteration {iteration}: {z} standard deviations above the rows before it.",
             iteration=words.count(spike.iteration),
             loss=words.loss(spike.loss),
             z=words.number(round(spike.z, 1)),

@@ -37,7 +37,7 @@ def no_log(words: Words) -> Comment:
     from nanopace.sources.formats.registry import known_trainers
 
     known = known_trainers()
-    said = words.text("No training log is in these lines; known are the logs of {formats}.", formats=known)
+    said = words.text("No training log found in these lines; supported: logs from {formats}.", formats=known)
     return Comment(said, "ended")
 
 
@@ -46,40 +46,45 @@ def last_words(diagnosis: Diagnosis, close: Close, words: Words, told: Ending | 
     if close.left_out:
         yield Comment(
             words.plural(
-                "{n} line came faster than it could be read: it was passed on, and is not in these figures.",
-                "{n} lines came faster than they could be read: they were passed on, and are not in these figures.",
+                "{n} line arrived too fast to be read: it was passed through but is not in these figures.",
+                "{n} lines arrived too fast to be read: they were passed through but are not in these figures.",
                 close.left_out,
             )
         )
     lines = summary(Report(diagnosis, words))
     yield from (Comment(line) for line, _ in (lines[:_OF_A_PART] if close.left_out or close.partial else lines))
     if close.path is not None:
-        yield Comment(words.text("nanopace explain {path} tells more.", path=close.path))
+        yield Comment(words.text("For more: nanopace explain {path}", path=close.path))
     ending = diagnosis.source.ending
     if close.closed and not (ending in _SENTENCES and ending == told):
         yield _end(diagnosis, close.exit_code, words)
 
 
-def of_ending(ending: Ending | None, last: int, words: Words) -> Comment | None:
-    """An ending that is worth an alert, as the log says it."""
+def of_ending(ending: Ending | None, last: int, words: Words, *, elsewhere: bool) -> Comment | None:
+    """An ending worth an alert, as the log says it; `elsewhere` where nanoGPT's knobs do not set the trainer."""
     if ending is None or ending not in _SENTENCES:
         return None
     event: Event = ending if ending != "finished" else "ended"
-    return Comment(words.finding(_SENTENCES[ending], {"last_iteration": last}), event, last)
+    numbers = {"last_iteration": last, "elsewhere": elsewhere and ending == "out_of_memory"}
+    return Comment(words.finding(_SENTENCES[ending], numbers), event, last)
 
 
 def _end(diagnosis: Diagnosis, exit_code: int | None, words: Words) -> Comment:
     """As the log says, or before its time, or unknown."""
+    from nanopace.sources.formats.registry import find_format
+
     last, ending = diagnosis.source.last_iteration, diagnosis.source.ending
-    bad = of_ending(ending, last, words)
+    bad = of_ending(ending, last, words, elsewhere=not find_format(diagnosis.source.format).nanogpt_knobs)
     if bad is not None:
         return bad
     if ending == "finished":
-        return Comment(words.text("The run is finished."), "finished", last)
+        return Comment(words.text("The run has finished."), "finished", last)
     at = words.count(last)
     if _is_short(diagnosis):
         limit = words.count(diagnosis.ahead.max_iters)
-        said = words.text("The log ends at iteration {at} of {last}: the run died, or was stopped.", at=at, last=limit)
+        said = words.text(
+            "The log ends at iteration {at} of {last}: the run crashed or was stopped.", at=at, last=limit
+        )
         return Comment(said, "died", last)
     if exit_code:
         return Comment(words.text("The command ended with exit code {code}.", code=exit_code), "died", last)

@@ -55,7 +55,7 @@ class Channel(threading.Thread):
         try:
             self._messages.put_nowait(message)
         except queue.Full:
-            self._fail(OutputError("{flag}: too many messages wait, and this one is dropped", flag=self.flag))
+            self._fail(OutputError("{flag}: too many messages are waiting; this one is dropped", flag=self.flag))
 
     def close(self) -> None:
         with suppress(queue.Full):  # it is given up when whoever waits has had enough
@@ -104,7 +104,7 @@ class Program(Channel):
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            return OutputError("--notify {name}: took longer than {limit} s, and was ended", name=name, limit=LIMIT_S)
+            return OutputError("--notify {name}: took longer than {limit} s and was stopped", name=name, limit=LIMIT_S)
         return OutputError("--notify {name}: ended with exit code {code}", name=name, code=code) if code else None
 
 
@@ -149,7 +149,7 @@ def split_command(command: str) -> list[str]:
     except ValueError as error:
         raise UsageError("--notify {command}: {reason}", command=command, reason=error) from None
     if not words or shutil.which(words[0]) is None:
-        raise UsageError("--notify {command}: there is no such program", command=command)
+        raise UsageError("--notify {command}: no such program", command=command)
     return words
 
 

@@ -36,7 +36,7 @@ def silent(silent_s: float, usual: float | None, last: int, words: Words) -> Com
         said = words.text("The file has not changed for {time}. The last row was iteration {iteration}.", **numbers)
     else:
         said = words.text(
-            "No line for {time}; they usually come every {usual}. The last row was iteration {iteration}.",
+            "No line for {time}; they usually arrive every {usual}. The last row was iteration {iteration}.",
             usual=words.duration(usual),
             **numbers,
         )
@@ -47,14 +47,14 @@ def again(silent_s: float, of_lines: bool, words: Words) -> Comment:
     """The silence is over."""
     time = words.duration(silent_s)
     if of_lines:
-        return Comment(words.text("Lines come again, after {time}.", time=time))
+        return Comment(words.text("Lines are arriving again after {time}.", time=time))
     return Comment(words.text("The file is changing again after {time}.", time=time))
 
 
 def in_blocks(rows: int, words: Words) -> Comment:
     said = words.text(
-        "Rows come in blocks of about {count}: the trainer's output is buffered. With python -u, or "
-        "PYTHONUNBUFFERED=1, each comes at once.",
+        "Rows arrive in blocks of about {count}: the trainer's output is buffered. With python -u or "
+        "PYTHONUNBUFFERED=1, each arrives at once.",
         count=words.count(rows),
     )
     return Comment(said)
@@ -62,5 +62,5 @@ def in_blocks(rows: int, words: Words) -> Comment:
 
 def no_lines(trainer: str, words: Words) -> Comment:
     """A document comes in a pipe."""
-    said = words.text("This is a {trainer} file, not lines of text: nanopace watch FILE follows it.", trainer=trainer)
+    said = words.text("This is a {trainer} file, not lines of text; use nanopace watch FILE.", trainer=trainer)
     return Comment(said, "ended")

@@ -79,7 +79,7 @@ class Session:
             if piece.live and self._source.skipped and not self._told_skipped:
                 self._told_skipped = True
                 text = self._words.text(
-                    "The log is long: {mb} MB from its middle are not read. nanopace explain reads all of it.",
+                    "The log is long: {mb} MB in the middle are skipped. nanopace explain reads all of it.",
                     mb=self._words.count(self._source.skipped / 1e6),
                 )
                 self._printer.comment(text)
@@ -106,7 +106,7 @@ class Session:
         if self._printer.failure is not None and not self._complained:
             self._complained = True
             said = self._words.text(
-                "standard output: {reason}; what cannot be printed is dropped, and the training goes on",
+                "standard output: {reason}; output that cannot be printed is dropped, and training continues",
                 reason=self._printer.failure,
             )
             print(f"nanopace: {said}", file=sys.stderr)

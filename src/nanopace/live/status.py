@@ -130,7 +130,7 @@ def _speed(status: Status, words: Words) -> list[str]:
     if tokens_per_s is not None:
         parts.append(words.text("{tokens} tokens/s", tokens=words.si(tokens_per_s * step.median_ms / now_ms)))
     if step.normal_rows:
-        parts.append(words.text("{time} a step", time=words.ms(now_ms)))
+        parts.append(words.text("{time} per step", time=words.ms(now_ms)))
     shares = (mfu.card, mfu.card_low, mfu.card_high)
     card, low, high = (None if share is None else share * step.median_ms / now_ms for share in shares)
     mfu = replace(mfu, card=card, card_low=low, card_high=high)

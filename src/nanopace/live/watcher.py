@@ -214,6 +214,7 @@ class Watcher:
         if run is None:
             return
         self._commentary.on_cpu = run.on_cpu
+        self._commentary.elsewhere = not run.nanogpt_knobs
         self._commentary.is_scheduled = any(each.code in SCHEDULED for each in run.caveats)
         self._covers = 1 if run.rows_cover_shown_by in ("trainer", "clock") else run.rows_cover  # those are divided
         self._commentary.watches_loss = run.spikes is not None
@@ -230,7 +231,7 @@ class Watcher:
         last = self._standing.last
         if last is None or self._ending == self._told_ending or self._silence.lasts_s(self._now) <= 1.0:
             return
-        comment = of_ending(self._ending, last.last_iteration, self._words)
+        comment = of_ending(self._ending, last.last_iteration, self._words, elsewhere=self._commentary.elsewhere)
         if comment is not None:
             self._told_ending = self._ending
             self._comment(comment)

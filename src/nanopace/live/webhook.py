@@ -75,7 +75,7 @@ def check_url(url: str) -> str:
     except ValueError:
         host = None
     if not host or parts.scheme not in ("http", "https") or not url.isascii() or not url.isprintable() or " " in url:
-        raise UsageError("--webhook: must be an address that begins with https:// or http:// and names a host")
+        raise UsageError("--webhook: must be an address that starts with https:// or http:// and names a host")
     return host
 
 

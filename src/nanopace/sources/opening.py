@@ -52,7 +52,7 @@ def open_log(source: Source, progress: Progress | None = None) -> Iterator[Opene
             yield _opened(_log_name(path), stream, str(path), size, progress)
     elif isinstance(source, (str, Path)):
         if sys.stdin is None:  # as behind `<&-`
-            raise InputError("standard input is closed; name a file, or pipe a log into it")
+            raise InputError("standard input is closed; name a file or pipe in a log")
         yield _opened("stdin", counted(sys.stdin.buffer), "stdin", None, progress)
     else:
         name = getattr(source, "name", "log")
@@ -172,7 +172,7 @@ def _chunks(
         opened.truncated = True  # what came before is a log all the same
     except (TooDenseError, MemoryError):
         raise InputError(
-            "{path}: unpacks to more than {times} times its size, and no log does", path=name, times=DENSEST
+            "{path}: unpacks to more than {times} times its size, which no log does", path=name, times=DENSEST
         ) from None
     except OSError as error:
         if not out:
@@ -184,13 +184,13 @@ def _chunks(
         if not _is_corrupt(error):
             raise
         if not out:
-            raise InputError("{path}: is compressed, but broken: {reason}", path=name, reason=str(error)) from None
+            raise InputError("{path}: the compressed data is damaged: {reason}", path=name, reason=str(error)) from None
         opened.truncated = True
 
 
 def truncated(name: str) -> InputError:
     """The error for a file without a single row."""
-    return InputError("{path}: the compressed file is truncated before the first row of a log", path=name)
+    return InputError("{path}: the compressed file is truncated before the first log row", path=name)
 
 
 def _unpacked(stream: BinaryIO) -> Iterator[bytes]:

@@ -51,7 +51,7 @@ def open_runs(
         knobs = read_config(config)
     if isinstance(source, (str, Path)) and str(source) != "-" and os.path.isdir(source):
         if patterns:
-            raise UsageError("--pattern reads a file, and {path} is a directory", path=source)
+            raise UsageError("--pattern reads a file, but {path} is a directory", path=source)
         runs = _read_all(Path(source), progress)
     elif patterns:
         runs = _read_by(patterns, source, progress)
@@ -84,7 +84,7 @@ def _read(source: Source, progress: Progress | None) -> list[Run]:
         head, detector = _head(log)
         if not any(head):
             raise NotALog(
-                "{path}: is empty; known are the logs of {formats}", path=_shown_name(source), formats=known_trainers()
+                "{path}: is empty; supported: logs from {formats}", path=_shown_name(source), formats=known_trainers()
             )
         long = sum(map(len, head)) >= BULK_BYTES
         if detector.format is None or (long and not detector.has_row):
@@ -121,7 +121,7 @@ def _read_by(patterns: Sequence[str], source: Source, progress: Progress | None)
         text = shortened(text)
         raise NotALog("{path}: --pattern finds no numbers in line {line}: {text}", path=path, line=number, text=text)
     if reader.matched:
-        raise NotALog("{path}: --pattern finds evaluations, and no row", path=path)
+        raise NotALog("{path}: --pattern finds evaluations but no training rows", path=path)
     raise NotALog("{path}: --pattern matches no line", path=path)
 
 
@@ -199,7 +199,7 @@ def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: D
     path = _shown_name(source)
     if head and looks_binary(head[0][:SNIFF_BYTES]):
         return NotALog(
-            "{path}: a binary file, not a training log; known are the logs of {formats}",
+            "{path}: a binary file, not a training log; supported: logs from {formats}",
             path=path,
             formats=known_trainers(),
         )
@@ -218,15 +218,15 @@ def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: D
     number, text = nearest_row((line for line, _ in lines(head)), with_loss=detector.format is not None)
     if text and not detector.has_row:  # a row that is there was cut off
         return NotALog(
-            "{path}: no line with a step and a time; the nearest is line {line}: {text}",
+            "{path}: no line has a step and a time; the closest is line {line}: {text}",
             path=path,
             line=number,
             text=text,
         )
     if detector.format is not None:
-        return NotALog("{path}: the beginning of a training log, but no row with a time yet", path=path)
+        return NotALog("{path}: the start of a training log, but no row with a time yet", path=path)
     return NotALog(
-        "{path}: text, but no training log in it; known are the logs of {formats}", path=path, formats=known_trainers()
+        "{path}: contains text but no training log; supported: logs from {formats}", path=path, formats=known_trainers()
     )
 
 

@@ -54,7 +54,7 @@ def read_trace(path: str) -> Trace:
     document = _document(path)
     events = document.get("traceEvents")
     if not isinstance(events, list):
-        raise NotALog("{path}: has no traceEvents, so it is no trace of torch.profiler", path=path)
+        raise NotALog("{path}: has no traceEvents, so it is not a torch.profiler trace", path=path)
     known = [each for each in events if isinstance(each, dict) and each.get("ph") == "X" and _is_timed(each)]
     asked = _calls(known)
     work: dict[int, list[Work]] = {}
@@ -78,14 +78,14 @@ def _document(path: str) -> dict[str, Any]:
         for chunk in opened.chunks:
             size += len(chunk)
             if size > _LARGEST:
-                raise InputError("{path}: is too large for a trace of some steps; profile fewer", path=path)
+                raise InputError("{path}: is too large; profile fewer steps", path=path)
             parts.append(chunk)
     try:
         document = json.loads(b"".join(parts))
     except (ValueError, RecursionError) as error:
-        raise NotALog("{path}: no JSON, or cut short: {reason}", path=path, reason=str(error)[:200]) from None
+        raise NotALog("{path}: not JSON, or truncated: {reason}", path=path, reason=str(error)[:200]) from None
     if not isinstance(document, dict):
-        raise NotALog("{path}: has no traceEvents, so it is no trace of torch.profiler", path=path)
+        raise NotALog("{path}: has no traceEvents, so it is not a torch.profiler trace", path=path)
     return document
 
 

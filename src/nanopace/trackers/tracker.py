@@ -46,8 +46,8 @@ def make_tracker(name: str, flag: str) -> Tracker:
     if name not in TRACKERS:
         near = nearest(name, TRACKERS)
         if near is not None:
-            raise UsageError("{flag}: no such tracker; did you mean {near}?", flag=flag, near=near)
-        raise UsageError("{flag}: no such tracker; there are {known}", flag=flag, known=", ".join(TRACKERS))
+            raise UsageError("{flag}: unknown tracker; did you mean {near}?", flag=flag, near=near)
+        raise UsageError("{flag}: unknown tracker; choose from {known}", flag=flag, known=", ".join(TRACKERS))
     try:
         import_module(name)
     except ImportError:

@@ -42,9 +42,9 @@ def _claim(folder: Path, plan: str) -> None:
             check_own(folder / name)
         if os.path.lexists(file):
             if read_bounded(file, len(wanted)) != wanted:
-                raise UsageError("{path}: holds other runs; name another directory, or remove it", path=folder)
+                raise UsageError("{path}: contains other runs; choose another directory, or remove it", path=folder)
         elif any(folder.iterdir()):
-            raise UsageError("{path}: is not empty; name another directory, or remove it", path=folder)
+            raise UsageError("{path}: is not empty; choose another directory, or remove it", path=folder)
         else:
             write_durably(file, wanted)
     except OSError as error:

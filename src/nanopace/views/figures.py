@@ -37,7 +37,7 @@ def throughput(report: Report) -> Section:
         rows.append((words.text("one micro-batch"), mark + words.ms(pace.micro_batch_ms), note))
     if pace.tokens_per_s is not None:
         overall = words.si(pace.tokens_per_s_overall)
-        note = words.text("{overall} with everything else", overall=tokens + overall)
+        note = words.text("{overall} including everything else", overall=tokens + overall)
         rows.append((words.text("tokens per second"), tokens + words.si(pace.tokens_per_s), note))
         each = words.text("{n} per iteration", n=tokens + words.count(pace.tokens_per_iteration))
         rows.append((words.text("tokens per day"), tokens + words.si(pace.tokens_per_day), each))
@@ -57,7 +57,7 @@ def throughput(report: Report) -> Section:
         rows.append((words.text("until max_iters"), mark + words.duration(ahead.eta_s), note))
     if pace.told_training_s is not None:
         note = words.text("the trainer's own count, from step 11 on")
-        rows.append((words.text("time in steps"), words.duration(pace.told_training_s), note))
+        rows.append((words.text("time spent in steps"), words.duration(pace.told_training_s), note))
     return _section(report, "throughput", words.text("Throughput"), rows, "lrl")
 
 
@@ -82,7 +82,7 @@ def utilisation(report: Report) -> Section:
             note += "; " + words.text("{share} with causal attention", share=causal)
         rows.append((*of_card, note))
     elif mfu.card_low is not None:
-        rows.append((*of_card, words.text("depending on which one it is")))
+        rows.append((*of_card, words.text("depending on the variant")))
     if mfu.achieved_tflops is not None:
         note = ""
         if mfu.achieved_tflops_causal is not None:
@@ -150,7 +150,7 @@ def known_facts(report: Report) -> Section:
         title = Cell(words.text("{origin}:", origin=origin), "bold")
         blocks.append(Line((title, " ", ", ".join(members)), hanging=2))
     if any(facts[name].origin == "inferred" for name in names):
-        blocks.append(words.text("~ marks what is inferred, not read, and every figure that rests on it."))
+        blocks.append(words.text("~ marks what is inferred rather than read, and every figure based on it."))
     if others and not report.verbose:
         blocks.append(words.plural("{n} more with --verbose.", "{n} more with --verbose.", len(others)))
     missing = [name for name in MAIN_KNOBS[:8] if name not in facts and name != "bias"]

@@ -37,7 +37,7 @@ def key_figures(report: Report) -> list[Figure]:
         Figure(words.text("tokens per second"), marked(tilde, words.si(pace.tokens_per_s)), in_all),
         utilisation,
         Figure(
-            words.text("evaluation and checkpoints"),
+            words.text("evaluations and checkpoints"),
             words.percent(wall.overhead_share),
             words.text("of the wall clock"),
         ),

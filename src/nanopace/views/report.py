@@ -182,9 +182,9 @@ def last_training(words: Words, loss: Loss) -> str:
 def gap_name(words: Words, loss: Loss) -> str:
     """The two losses between which the gap lies."""
     if loss.last_train_steps is None:
-        return words.text("validation less training")
+        return words.text("validation minus training")
     return words.plural(
-        "validation less training, last step", "validation less training, last {n} steps", loss.last_train_steps
+        "validation minus training, last step", "validation minus training, last {n} steps", loss.last_train_steps
     )
 
 
@@ -218,7 +218,7 @@ def phase_name(diagnosis: Diagnosis, phase: str, words: Words) -> str:
             return words.text("training and evaluation")
         if not diagnosis.wall.measured:
             return words.text("training and the rest")
-    return words.phase(phase)
+    return words.phase(phase, diagnosis.source.format)
 
 
 def _is_nothing(seconds: float | None, wall: Wall) -> bool:
@@ -269,17 +269,17 @@ def main_cause(slow: SlowRow) -> str:
     return next((cause for cause in CAUSES if cause in slow.causes), "stall")
 
 
-def named_causes(slow: SlowRow, words: Words) -> str:
+def named_causes(slow: SlowRow, words: Words, format: str) -> str:
     """All causes of a slow row, as the legend has them."""
-    return " + ".join(words.cause(cause) for cause in slow.causes) or words.text("unknown")
+    return " + ".join(words.cause(cause, format) for cause in slow.causes) or words.text("unknown")
 
 
-def made_of(row: SlowRow, words: Words) -> str:
+def made_of(row: SlowRow, words: Words, format: str) -> str:
     """Each part of a slow row with its time; what cannot be told apart together."""
     times = {cause: words.duration(ms / 1000) for cause, ms in row.parts_ms.items()}
     if len(times) == 1:
-        return f"{named_causes(row, words)} {next(iter(times.values()))}"
-    return ", ".join(f"{words.cause(cause)} {time}" for cause, time in times.items())
+        return f"{named_causes(row, words, format)} {next(iter(times.values()))}"
+    return ", ".join(f"{words.cause(cause, format)} {time}" for cause, time in times.items())
 
 
 def notes(diagnosis: Diagnosis, words: Words) -> list[str]:

@@ -57,9 +57,9 @@ def _wall(report: Report) -> Section:
     blocks: list[str | Table] = [Table(rows, "lrr")]
     if diagnosis.phases is not None and diagnosis.phases.checkpoint_background_s:
         beside = words.duration(diagnosis.phases.checkpoint_background_s)
-        blocks.append(words.text("Checkpoints were written beside training, in {time}.", time=beside))
+        blocks.append(words.text("Checkpoints were written in the background, in {time}.", time=beside))
     if diagnosis.evaluations.contains_checkpoint:
-        blocks.append(words.text("Checkpoints are inside the evaluation's time here."))
+        blocks.append(words.text("The evaluation time here includes checkpoints."))
     return Section("wall", words.text("Where the time went"), blocks)
 
 
@@ -78,56 +78,56 @@ def _iteration_times(report: Report) -> Section:
 
 def _slow_rows(report: Report) -> Section:
     """Grouped by cause; with --verbose every single one."""
-    words, rows = report.words, report.diagnosis.slow_rows
+    words, rows, format = report.words, report.diagnosis.slow_rows, report.diagnosis.source.format
     blocks: list[str | Table] = []
     if rows and report.verbose:
-        blocks.append(every_slow_row(rows, words))
+        blocks.append(every_slow_row(rows, words, format))
     elif rows:
-        blocks.append(slow_groups(rows, words))
+        blocks.append(slow_groups(rows, words, format))
     return Section("slow", words.text("Slow rows"), [*blocks, *report.lines("slow")])
 
 
-def slow_groups(rows: Sequence[SlowRow], words: Words) -> Table:
+def slow_groups(rows: Sequence[SlowRow], words: Words, format: str) -> Table:
     """How many rows each cause made slow, by how much, and where."""
     groups: dict[tuple[str, ...], list[SlowRow]] = {}
     for row in rows:
         groups.setdefault(row.causes, []).append(row)
-    return Table([_group(words, members) for members in groups.values()], "Lrrl")
+    return Table([_group(words, members, format) for members in groups.values()], "Lrrl")
 
 
-def _group(words: Words, members: Sequence[SlowRow]) -> Sequence[Text]:
+def _group(words: Words, members: Sequence[SlowRow], format: str) -> Sequence[Text]:
     rows = sum(row.count for row in members)
     ordered = sorted((row.excess_ms, row.count) for row in members)
     middle = ordered[bisect_right(list(accumulate(count for _, count in ordered)), rows // 2)][0]
     shown = [words.count(row.iteration) for row in members]
     places = ", ".join(shown) if len(shown) <= 4 else f"{', '.join(shown[:3])} … {shown[-1]}"
     return (
-        Cell(named_causes(members[0], words), shade=main_cause(members[0])),
+        Cell(named_causes(members[0], words, format), shade=main_cause(members[0])),
         words.plural("{n} row", "{n} rows", rows),
         f"+{words.duration(middle / 1000)}",
         words.text("at {iterations}", iterations=places),
     )
 
 
-def every_slow_row(rows: Sequence[SlowRow], words: Words) -> Table:
+def every_slow_row(rows: Sequence[SlowRow], words: Words, format: str | None = None) -> Table:
     """What each took, and what it is made of."""
     shown = [
         (
             words.count(row.iteration),
             words.ms(row.ms),
             f"+{words.duration(row.excess_ms / 1000)}",
-            Cell(made_of(row, words), shade=main_cause(row)),
+            Cell(made_of(row, words, format), shade=main_cause(row)),
         )
         for row in rows
     ]
-    head = (words.text("iteration"), words.text("time"), words.text("over a step"), words.text("made of"))
+    head = (words.text("iteration"), words.text("time"), words.text("beyond a step"), words.text("consists of"))
     return Table(shown, "rrrl", head)
 
 
 def _notes(report: Report) -> Section:
     """What the trainer wanted a person to see while it trained."""
     lines = [Line((line,), hanging=2) for line in notes(report.diagnosis, report.words)]
-    return Section("notes", report.words.text("Notes of the trainer"), lines)
+    return Section("notes", report.words.text("Trainer messages"), lines)
 
 
 def _samples(report: Report) -> Section:

@@ -62,20 +62,20 @@ def _step(report: Report) -> str:
     said = words.text("A normal step takes {step}.", step=step) + " "
     if not odd:
         return said + words.plural(
-            "{n} of {rows} rows is slower; it is not slow training.",
-            "{n} of {rows} rows are slower; none is slow training.",
+            "{n} of {rows} rows is slower, not because of training.",
+            "{n} of {rows} rows are slower, none because of training.",
             slow,
             rows=diagnosis.source.rows,
         )
     if odd == slow:
         return said + words.plural(
-            "{n} of {rows} rows is slower, for no reason that the log names.",
-            "{n} of {rows} rows are slower, for no reason that the log names.",
+            "{n} of {rows} rows is slower, for no reason the log shows.",
+            "{n} of {rows} rows are slower, for no reason the log shows.",
             slow,
             rows=diagnosis.source.rows,
         )
     return said + words.text(
-        "{slow} of {rows} rows are slower, {odd} of them for no reason that the log names.",
+        "{slow} of {rows} rows are slower, {odd} of them for no reason the log shows.",
         slow=slow,
         rows=diagnosis.source.rows,
         odd=odd,
@@ -136,7 +136,7 @@ def _card(report: Report) -> str:
     if mfu.card_low is not None:
         share, name = rests_on + card_range(mfu, words), words.value("card_name", mfu.card_name)
         if mfu.verdict is None:
-            return words.text("GPU: {share} of the {card}, depending on which one it is.", share=share, card=name)
+            return words.text("GPU: {share} of the {card}, depending on the variant.", share=share, card=name)
         return words.text(
             "GPU: {share} of the {card}: {verdict}.", share=share, card=name, verdict=words.verdict(mfu.verdict)
         )
@@ -145,7 +145,7 @@ def _card(report: Report) -> str:
         return words.text("GPU: {text}", text=report.sentence(odd))
     if mfu.steady_printed is not None and mfu.printed_peak_tflops is not None:
         return words.text(
-            "GPU: the printed {share} is of {peak}, not of your card; pass --gpu NAME.",
+            "GPU: {share} is relative to {peak}, not to your card; pass --gpu NAME.",
             share=words.mfu(mfu.steady_printed),
             peak=words.tflops(mfu.printed_peak_tflops),
         )
@@ -171,8 +171,8 @@ def _do(report: Report) -> str:
         return ""
     if best.code == "nothing_to_change":
         report.skip(best.code)
-        return words.text("Nothing worth changing.")
-    said = words.text("Do: {advice}", advice=report.text(best))
+        return words.text("Nothing is worth changing.")
+    said = words.text("Try: {advice}", advice=report.text(best))
     return f"{said} {report.saving(best)}".rstrip()
 
 

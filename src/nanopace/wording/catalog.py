@@ -20,6 +20,7 @@ from nanopace.wording.numbers import FIXED, LANGUAGES
 from nanopace.wording.printable import one_line
 from nanopace.wording.sentences import SENTENCES
 from nanopace.wording.template import Sentence
+from nanopace.wording.utilisation import CARD_UNKNOWN
 
 LOCALE = Path(__file__).parent / "locale"
 MOST_DIGITS = 6  # more than a figure has otherwise, where two must differ
@@ -32,7 +33,7 @@ def pick_language(flag: str | None, environ: Mapping[str, str]) -> str:
         language = _language_of(flag)
         if language not in LANGUAGES:
             raise UsageError(
-                "--lang {lang}: unknown language; known are {known}", lang=flag, known=", ".join(LANGUAGES)
+                "--lang {lang}: unknown language; choose from {known}", lang=flag, known=", ".join(LANGUAGES)
             )
         return language
     locale = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environ.get(name))), "")
@@ -64,12 +65,13 @@ class Words:
 
     def text(self, msgid: str, **values: object) -> str:
         """A text of the catalogue with its values; strings are taken as they are, numbers get the language's form."""
-        return self._catalog.gettext(msgid).format(**{name: self._plain(value) for name, value in values.items()})
+        shown = {name: self._plain(value) for name, value in values.items()}
+        return numbers.of_many(self._catalog.gettext(msgid).format(**shown), self._form)
 
     def plural(self, one: str, many: str, n: int, **values: object) -> str:
         """A text that depends on a number, which is its value {n}."""
         shown = {name: self._plain(value) for name, value in values.items()}
-        return self._catalog.ngettext(one, many, n).format(n=self.count(n), **shown)
+        return numbers.of_many(self._catalog.ngettext(one, many, n).format(n=self.count(n), **shown), self._form)
 
     def finding(self, code: str, values: Mapping[str, object]) -> str:
         """The sentence of a finding, with its numbers in it."""
@@ -77,6 +79,10 @@ class Words:
             from nanopace.wording.other_trainers import ELSEWHERE
 
             return self._say(ELSEWHERE[code], values)
+        missing = str(values.get("missing")).split(", ")
+        if code == "mfu_unknown" and "gpu" in missing:
+            knobs = ", ".join(name for name in missing if name != "gpu")
+            return self._say(CARD_UNKNOWN, {"knobs": knobs or None, "flag": "--gpu NAME"})
         return self._say(SENTENCES[code], values)
 
     def advice_cost(self, code: str, values: Mapping[str, object]) -> str | None:
@@ -92,6 +98,8 @@ class Words:
         """Why a knob has the value that is recommended."""
         from nanopace.wording.reasons import REASONS  # only who recommends pays for it
 
+        if isinstance(steps := values.get("steps"), str):
+            values = {**values, "steps": ", ".join(map(self.memory_step, steps.split(", ")))}
         return self._say(REASONS[code], values)
 
     def note(self, code: str, values: Mapping[str, object]) -> str:
@@ -99,6 +107,12 @@ class Words:
         from nanopace.wording.reasons import NOTES
 
         return self._say(NOTES[code], values)
+
+    def memory_step(self, name: str) -> str:
+        """What a step of the memory ladder does without."""
+        from nanopace.wording.reasons import MEMORY_STEPS
+
+        return self.text(MEMORY_STEPS[name])
 
     def link(self, code: str) -> str:
         """How cards reach each other."""
@@ -152,7 +166,7 @@ class Words:
             a, b = values.get(name), values.get(other)
             if isinstance(a, (int, float)) and isinstance(b, (int, float)):
                 shown[name], shown[other] = self.apart(name, a, b)
-        return said.format(**shown)
+        return numbers.of_many(said.format(**shown), self._form)
 
     # --- labels ------------------------------------------------------------------------------------------------------
 
@@ -166,13 +180,21 @@ class Words:
         """The kind of an origin, without its reason."""
         return self.text(labels.ORIGINS[code])
 
-    def cause(self, code: str) -> str:
-        """A cause of a slow row."""
-        return self.text(labels.CAUSES[code])
+    def cause(self, code: str, format: str | None = None) -> str:
+        """A cause of a slow row; in a log of that format, where it is known."""
+        return self.text(self._without_compiling(code, format) or labels.CAUSES[code])
 
-    def phase(self, code: str) -> str:
-        """A phase of the wall clock, such as training, evaluation or suspended."""
-        return self.text(labels.PHASES[code])
+    def phase(self, code: str, format: str | None = None) -> str:
+        """A phase of the wall clock, such as training, evaluation or suspended; in a log of that format."""
+        return self.text(self._without_compiling(code, format) or labels.PHASES[code])
+
+    def _without_compiling(self, code: str, format: str | None) -> str | None:
+        """The label for a trainer that never compiles; None where the usual one is right."""
+        if format is None or code not in labels.WITHOUT_COMPILING:
+            return None
+        from nanopace.sources.formats.registry import find_format
+
+        return None if find_format(format).compiles else labels.WITHOUT_COMPILING[code]
 
     def part(self, code: str) -> str:
         """A part of training or of start-up: data, forward_backward, optimizer, startup or compile."""
@@ -262,6 +284,10 @@ class Words:
             if shown[0] != shown[1] or a == b:
                 break
         return shown
+
+    def size(self, x: float | None, unit: str = "GB", digits: int | None = None) -> str:
+        """An amount of memory or data in GB, MB or GiB, with its unit."""
+        return UNKNOWN if x is None else numbers.size(x, self._form, unit, digits)
 
     def flops(self, x: float | None) -> str:
         """An amount of arithmetic: 854.8 MFLOP."""

@@ -43,15 +43,15 @@ ORIGINS: Mapping[str, str] = {
 
 BECAUSE: Mapping[str, str] = {
     "nanogpt_default": label("nanoGPT's default"),
-    "first_loss": label("from the loss of the untrained model"),
-    "parameter_groups": label("from the sizes of the parameter groups"),
+    "first_loss": label("from the untrained model's loss"),
+    "parameter_groups": label("from the parameter group sizes"),
     "model_shape": label("from the model's shape"),
-    "batch_shape": label("from batch, accumulation and block size"),
+    "batch_shape": label("from batch size, accumulation and block size"),
     "mfu_time_parameters": label("from mfu, time and parameters"),
     "printed_rate": label("from the printed tokens per second and dt"),
     "printed_tflops": label("from the printed TFLOP/s"),
-    "row_spacing": label("from the spacing of the rows"),
-    "trainer": label("what this trainer always does"),
+    "row_spacing": label("from the row spacing"),
+    "trainer": label("always the case with this trainer"),
 }
 
 STAGES: Mapping[str, str] = {
@@ -62,7 +62,7 @@ STAGES: Mapping[str, str] = {
 }
 
 CAUSES: Mapping[str, str] = {
-    "compile": label("compile and warm-up"),
+    "compile": label("compilation and warm-up"),
     "evaluation": label("evaluation"),
     "checkpoint": label("checkpoint"),
     "restart": label("restart"),
@@ -74,7 +74,7 @@ PHASES: Mapping[str, str] = {
     "training": label("training"),
     "evaluation": label("evaluation"),
     "checkpoint": label("checkpoint"),
-    "startup": label("start-up and compile"),
+    "startup": label("start-up and compilation"),
     "stall": label("stalls"),
     "suspended": label("suspended"),
     "restart": label("lost to restarts"),
@@ -83,13 +83,16 @@ PHASES: Mapping[str, str] = {
     "unknown": label("unknown"),
 }
 
+# Instead of these where the trainer never compiles.
+WITHOUT_COMPILING: Mapping[str, str] = {"compile": label("warm-up"), "startup": label("start-up")}
+
 PARTS: Mapping[str, str] = {
     "data": label("waiting for data"),
     "forward_backward": label("forward and backward"),
     "computing": label("computing"),
     "optimizer": label("optimizer"),
     "startup": label("start-up"),
-    "compile": label("compiling"),
+    "compile": label("compilation"),
     "first_steps": label("first steps"),
     "logging": label("logging"),
 }
@@ -97,7 +100,7 @@ PARTS: Mapping[str, str] = {
 # Others are called as their trainer.
 FORMATS: Mapping[str, str] = {
     "ledger": label("nanopace ledger"),
-    **dict.fromkeys(("pattern", "pattern_elapsed"), label("read by --pattern")),
+    **dict.fromkeys(("pattern", "pattern_elapsed"), label("read with --pattern")),
 }
 
 ENDINGS: Mapping[str, str] = {
@@ -114,8 +117,8 @@ SIDE_BY_SIDE = (("sooner_tokens", "later_tokens"), ("faster_ms", "slower_ms"), (
 VERDICTS: Mapping[str, str] = {
     "near_limit": label("close to the card's limit"),
     "good": label("well used"),
-    "power_limited": label("as fast as its power limit allows"),
-    "half_idle": label("more than half of the card is idle"),
+    "power_limited": label("at its power limit"),
+    "half_idle": label("more than half the card is idle"),
     "mostly_idle": label("most of the card is idle"),
     "above_peak": label("above the card's rated peak"),
 }
@@ -128,11 +131,11 @@ METRICS: Mapping[str, str] = {
 }
 
 COVER_EVIDENCE: Mapping[str, str] = {
-    "tokens": label("the printed tokens per second only fit that"),
-    "stamps": label("the time stamps only fit that"),
-    "first_row": label("the first row, with an evaluation in it, takes less than half of any other"),
-    "trainer": label("that is how this log keeps time"),
-    "clock": label("it is read from a clock that runs on"),
+    "tokens": label("only that fits the printed tokens per second"),
+    "stamps": label("only that fits the time stamps"),
+    "first_row": label("the first row includes an evaluation, yet takes less than half as long as any other"),
+    "trainer": label("this log measures time that way"),
+    "clock": label("it comes from a clock that never stops"),
 }
 
 CLOCKS: Mapping[str, str] = {

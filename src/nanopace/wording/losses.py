@@ -8,22 +8,22 @@ from nanopace.wording.template import Sentence, say, say_n
 
 LOSSES: Mapping[str, Sentence] = {
     "skipped_steps": say_n(
-        "One step was skipped because its loss or gradient was not finite (iteration {iterations}). The weights stayed "
-        "as they were.",
-        "{count} steps were skipped because their loss or gradient was not finite (streaks: {streaks}; iterations "
-        "{iterations}). The weights stayed as they were.",
+        "One step was skipped because its loss or gradient was NaN or infinite (iteration {iterations}). It changed "
+        "no weights.",
+        "{count} steps were skipped because their loss or gradient was NaN or infinite (streaks: {streaks}; "
+        "iterations {iterations}). They changed no weights.",
         count="count",
     ),
     "loss_spikes": say_n(
-        "The loss jumped once, at iteration {iteration}: {largest_z} standard deviations above the steps before it. "
-        "That does no harm if it comes back.",
-        "The loss jumped {count} times, most at iteration {iteration}: {largest_z} standard deviations above the steps "
-        "before it. That does no harm if it comes back each time.",
+        "The loss spiked once, at iteration {iteration}: {largest_z} standard deviations above the steps before it. "
+        "That is harmless if it recovers.",
+        "The loss spiked {count} times, highest at iteration {iteration}: {largest_z} standard deviations above the "
+        "steps before it. That is harmless if it recovers each time.",
         count="count",
     ),
     "training_loss_course": say_n(
         "The training loss went from {first_loss} in the first row to {last_loss} in the last.",
-        "The training loss went from {first_loss} to {last_loss}, both the mean of {rows} rows.",
+        "The training loss went from {first_loss} to {last_loss}, each the mean of {rows} rows.",
         count="rows",
     ),
     "core_metric": say(
@@ -31,23 +31,23 @@ LOSSES: Mapping[str, Sentence] = {
     )
     | say("{score} is {core} at iteration {core_iteration}, its best so far."),
     "loss_noise": say_n(
-        "The loss on each row is of one micro-batch and scatters by ±{noise}; the evaluations tell more.",
-        "The loss on each row is of the last of {accumulation} micro-batches and scatters by ±{noise}; the evaluations "
-        "tell more.",
+        "Each row's loss is that of one micro-batch and varies by ±{noise}; the evaluations are more informative.",
+        "Each row's loss is that of the last of {accumulation} micro-batches and varies by ±{noise}; the evaluations "
+        "are more informative.",
         count="accumulation",
     )
-    | say("The loss on each row scatters by ±{noise}; the evaluations tell more."),
+    | say("Each row's loss varies by ±{noise}; the evaluations are more informative."),
     "overfitting": say_n(
-        "The model is over-fitting: validation was best at iteration {best_val_iteration} ({best_val}) and has risen "
-        "to {last_val} since, while the training loss, here that of the last step, has not followed.",
-        "The model is over-fitting: validation was best at iteration {best_val_iteration} ({best_val}) and has risen "
-        "to {last_val} since, while the training loss, here the mean of the last {train_steps} steps, has not "
-        "followed.",
+        "The model is overfitting: the validation loss was best at iteration {best_val_iteration} ({best_val}) and "
+        "has since risen to {last_val}, while the training loss, here that of the last step, has not.",
+        "The model is overfitting: the validation loss was best at iteration {best_val_iteration} ({best_val}) and "
+        "has since risen to {last_val}, while the training loss, here the mean of the last {train_steps} steps, has "
+        "not.",
         count="train_steps",
     )
     | say(
-        "The model is over-fitting: validation was best at iteration {best_val_iteration} ({best_val}) and has risen "
-        "to {last_val} since."
+        "The model is overfitting: the validation loss was best at iteration {best_val_iteration} ({best_val}) and "
+        "has since risen to {last_val}."
     ),
     "gap_grows": say_n(
         "The gap between the validation loss and the training loss, here that of the step before, grew by {gap_trend} "
@@ -64,7 +64,7 @@ LOSSES: Mapping[str, Sentence] = {
         "The best validation loss ({best_val} at iteration {best_val_iteration}) was not saved as a checkpoint."
     ),
     "loss_diverged": say(
-        "The loss diverged at iteration {iteration}. Go back to a checkpoint before it, with a lower learning_rate or "
+        "The loss diverged at iteration {iteration}. Go back to an earlier checkpoint, with a lower learning_rate or "
         "a longer warm-up."
     ),
     "forecast": say(

@@ -9,11 +9,14 @@ The tests hold every form against Babel, which knows them all and takes too long
 from __future__ import annotations
 
 import math
+import re
 
 from nanopace.record import Record
 
 NARROW = "\u202f"  # French puts it between thousands
 FIXED = "\u00a0"  # a space at which no line is broken: between a number and its unit
+
+_MANY = re.compile(rf"({FIXED}(?:M|Md|Bn|B))[ {FIXED}](tokens|paramètres|parámetros)\b")
 
 
 class NumberForm(Record):
@@ -24,13 +27,21 @@ class NumberForm(Record):
     group_from: int = 4  # digits before the point from which on they are grouped
     before_percent: str = FIXED
     short: tuple[str, str, str, str] = ("k", "M", "B", "T")  # thousand, million, 10^9, 10^12
+    counts_in_millions: bool = False  # 10^9 is a thousand millions, with no word of its own
+    byte: str = "B"
 
 
 FORMS = {
     "en": NumberForm(point=".", group=",", before_percent=""),
     "de": NumberForm(point=",", group=".", short=("k", "M", f"{FIXED}Mrd.", f"{FIXED}Bio.")),
-    "fr": NumberForm(point=",", group=NARROW, short=("k", "M", f"{FIXED}Md", f"{FIXED}Bn")),
-    "es": NumberForm(point=",", group=".", group_from=5, short=("k", "M", f"{FIXED}mil{FIXED}M", f"{FIXED}B")),
+    "fr": NumberForm(point=",", group=NARROW, short=(f"{FIXED}k", f"{FIXED}M", f"{FIXED}Md", f"{FIXED}Bn"), byte="o"),
+    "es": NumberForm(
+        point=",",
+        group=".",
+        group_from=5,
+        short=(f"{FIXED}k", f"{FIXED}M", f"{FIXED}M", f"{FIXED}B"),
+        counts_in_millions=True,
+    ),
 }
 
 LANGUAGES = tuple(FORMS)
@@ -83,7 +94,21 @@ def shortened(x: float, form: NumberForm, digits: int = 1) -> str:
     scaled, thousands = _scaled(x, digits, len(form.short))
     if thousands == 0:
         return decimal(x, form, 0 if float(x).is_integer() else digits)
+    if thousands == 3 and form.counts_in_millions:
+        return decimal(x / 1e6, form, max(0, digits - 3)) + form.short[1]
     return decimal(scaled, form, digits) + form.short[thousands - 1]
+
+
+def of_many(text: str, form: NumberForm) -> str:
+    """French and Spanish put "de" between a million and what is counted: 2,4 Md de tokens."""
+    if not form.short[1].startswith(FIXED):
+        return text
+    return _MANY.sub(r"\1 de \2", text)
+
+
+def size(x: float, form: NumberForm, unit: str, digits: int | None = None) -> str:
+    """An amount of memory with its unit: 12 GB, and 12 Go in French."""
+    return f"{decimal(x, form, digits)}{FIXED}{unit.removesuffix('B')}{form.byte}"
 
 
 def with_prefix(x: float, form: NumberForm, unit: str) -> str:

@@ -11,64 +11,60 @@ from nanopace.wording.template import Sentence, say, say_n
 
 ELSEWHERE: Mapping[str, Sentence] = {
     # --- slow rows
-    "checkpoint_unknown": say(
-        "Evaluation and checkpoint take {spike_s} together, and this log cannot tell them apart."
-    ),
+    "checkpoint_unknown": say("Evaluation and checkpoint together take {spike_s}; this log cannot separate them."),
     "startup_compile": say(
         "Iteration {iteration} took {total_s} instead of {step_s}: warm-up. This happens once per start."
     ),
     "startup_of_several": say(
         "The first {iterations} iterations took {total_s} instead of {step_s}: warm-up. This happens once per start."
     ),
-    "hidden_evaluations": say(
-        "Between the rows, so that none shows them: {hidden} of {count} evaluations, {hidden_s} in all."
-    ),
+    "hidden_evaluations": say("Hidden between rows: {hidden} of {count} evaluations, {hidden_s} in all."),
     "align_log_interval": say(
-        "The log has a row every {log_interval} iterations and evaluations every {eval_interval}. If the second were "
-        "a multiple of the first, the log would show every evaluation."
+        "The log has a row every {log_interval} iterations and an evaluation every {eval_interval}. If the second "
+        "were a multiple of the first, the log would show every evaluation."
     ),
     "hidden_unpriced": say(
-        "{hidden} of {count} evaluations are hidden between rows. At most one row shows what such an evaluation costs."
+        "Hidden between rows: {hidden} of {count} evaluations. At most one row shows what such an evaluation costs."
     ),
     "memory_spill": say(
-        "From iteration {iteration} on a step takes {ratio} times as long ({after_ms} instead of {before_ms}). That is "
+        "From iteration {iteration} on, a step takes {ratio}x as long ({after_ms} instead of {before_ms}). That is "
         "typical of full GPU memory spilling into main memory: try a smaller micro-batch and more gradient "
         "accumulation."
     ),
     "no_plain_row": say_n(
-        "The log has {rows} row, and it may contain an evaluation or the start-up: how long a step takes is unknown.",
-        "Each of the {rows} rows may contain an evaluation or the start-up, so how long a step takes is unknown. If "
-        "the log had more rows, some would be plain steps.",
+        "The log has {rows} row, and it may contain an evaluation or the start-up: the step time is unknown.",
+        "Each of the {rows} rows may contain an evaluation or the start-up, so the step time is unknown. With more "
+        "rows in the log, some would be plain steps.",
         count="rows",
     ),
     "ended_out_of_memory": say(
         "The run ran out of memory after iteration {last_iteration}. A smaller micro-batch with more gradient "
-        "accumulation needs less and trains on the same tokens per iteration."
+        "accumulation needs less memory for the same tokens per iteration."
     ),
     "loss_diverged": say(
-        "The loss diverged at iteration {iteration}. Go back to a checkpoint before it, with a lower learning rate or "
+        "The loss diverged at iteration {iteration}. Go back to an earlier checkpoint, with a lower learning rate or "
         "a longer warm-up."
     ),
     # --- the card
     "mfu_other_card": say(
-        "The printed {steady_printed} is a share of {printed_peak_tflops}, the peak that the trainer assumed for this "
-        "card. Of the {card_name} ({card_tflops}) it is {card}."
+        "The printed {steady_printed} is relative to {printed_peak_tflops}, the peak the trainer assumed for this "
+        "card. Relative to the {card_name} ({card_tflops}), it is {card}."
     ),
     "mfu_card_unknown": say(
-        "The card is unknown. The printed {steady_printed} is a share of {printed_peak_tflops}, the peak that the "
-        "trainer assumed; this card did {achieved_tflops}. Pass --gpu NAME to see its own share."
+        "The card is unknown. The printed {steady_printed} is relative to {printed_peak_tflops}, the peak the "
+        "trainer assumed; this card reached {achieved_tflops}. Pass --gpu NAME to see its own share."
     ),
     "mfu_over_100": say(
-        "An mfu of {steady_printed} is possible: the trainer divides by {printed_peak_tflops}, and the card did "
+        "An mfu of {steady_printed} is possible: the trainer divides by {printed_peak_tflops}, and the card reached "
         "{achieved_tflops}."
     ),
     "utilisation_half_idle": say(
-        "{card} of what the {card_name} can do: more than half of the card is idle. Try {compile} and a larger "
+        "{card} of what the {card_name} can do: more than half the card is idle. Try {compile} and a larger "
         "micro-batch, and check data loading."
     )
     | say(
-        "{card} of what the {card_name} can do: more than half of the card is idle. Try a larger micro-batch, and "
-        "check data loading."
+        "{card} of what the {card_name} can do: more than half the card is idle. Try a larger micro-batch, and check "
+        "data loading."
     ),
     "utilisation_mostly_idle": say(
         "{card} of what the {card_name} can do: most of the card is idle. Usual reasons: a small model or micro-batch, "
@@ -79,13 +75,13 @@ ELSEWHERE: Mapping[str, Sentence] = {
         "float32, slow data loading."
     ),
     "mfu_unknown": say(
-        "How well the card is used cannot be computed without {knobs} and the card. Pass --set NAME=VALUE and {flag}."
+        "The card's utilisation cannot be computed without {knobs} and the card. Pass --set NAME=VALUE and {flag}."
     )
-    | say("How well the card is used cannot be computed without {knobs}. Pass --set NAME=VALUE.")
-    | say("How well the card is used cannot be computed: the card is unknown. Pass {flag}.")
-    | say("How well the card is used cannot be computed: the log does not say how many FLOPs a step takes."),
+    | say("The card's utilisation cannot be computed without {knobs}. Pass --set NAME=VALUE.")
+    | say("The card's utilisation cannot be computed: the card is unknown. Pass {flag}.")
+    | say("The card's utilisation cannot be computed: the log does not show how many FLOPs a step takes."),
     "tokens_unknown": say("Tokens per second cannot be computed without {knobs}. Pass --set NAME=VALUE.")
-    | say("Tokens per second are unknown: the log does not say how many tokens a step has."),
+    | say("Tokens per second are unknown: the log does not show how many tokens a step has."),
     # --- advice
     "raise_eval_interval": say("Evaluate every {to_interval} iterations instead of every {from_interval}."),
     "larger_micro_batch": say(

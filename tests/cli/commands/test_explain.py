@@ -105,9 +105,9 @@ def test_cards_by_what_people_type(gpu: str, name: str, is_range: bool, write_lo
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--gpu", "4060 Ti 24GB"], "4060 Ti 24GB: no card of that name, memory and SMs in the table, only"),
+        (["--gpu", "4060 Ti 24GB"], "4060 Ti 24GB: no card with that name, memory and SM count in the table, only"),
         (["--gpu", "RTX A1000"], "RTX A1000: no such card in the table"),
-        (["--set", "batchsize=8"], "--set batchsize: no such knob; did you mean batch_size?"),
+        (["--set", "batchsize=8"], "--set batchsize: unknown setting; did you mean batch_size?"),
         (["--set", "batch_size=many"], "--set batch_size: must be int >= 1, not 'many'"),
         (["--config", "none.py"], "none.py: no such config file"),
         (["--html", "none/page.html"], "--html none/page.html: there is no such directory"),

@@ -140,16 +140,16 @@ def test_choices() -> None:
 
 
 def test_mistakes(capsys: Capture) -> None:
-    assert complaint(capsys, "none.txt").startswith("none.txt: no such file, and no corpus of that name")
+    assert complaint(capsys, "none.txt").startswith("none.txt: there is no file or corpus of that name")
     assert complaint(capsys, "finweb-edu") == "finweb-edu: no such corpus; did you mean fineweb-edu?"
     assert complaint(capsys, "python", "a.txt").startswith("python: a named corpus is prepared on its own")
     assert complaint(capsys, texts("a.jsonl"), "--files=2") == "--files works only with named corpora"
-    assert complaint(capsys, "a.jsonl", "--tokenizer=words").startswith("--tokenizer words: there are")
-    assert complaint(capsys, "a.jsonl", "--vocab_size=500").startswith("--vocab_size belongs to")
+    assert complaint(capsys, "a.jsonl", "--tokenizer=words").startswith("--tokenizer words: unknown")
+    assert complaint(capsys, "a.jsonl", "--vocab_size=500").startswith("--vocab_size is only for")
     assert "invalid number: '0'" in complaint(capsys, "a.jsonl", "--shard_tokens=0")
     Path("b.jsonl").write_text('{"text": "x"}\n{"txt": "x"}\n')
     assert complaint(capsys, "b.jsonl").startswith("b.jsonl: line 2 has no 'text'")
-    assert "File name too long; mend that" in complaint(capsys, "a.jsonl", f"--out={'x' * 300}")
+    assert "File name too long; fix that" in complaint(capsys, "a.jsonl", f"--out={'x' * 300}")
     assert not Path("data").exists()
 
 
@@ -177,7 +177,7 @@ def test_the_embedded_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_shakespeare(server: FileServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     text = b"To be, or not to be.\n" * 100
     server.files["/data/tinyshakespeare/input.txt"] = text
-    assert "is not the file that was asked for" in complaint(capsys, "shakespeare")
+    assert "is not the expected file" in complaint(capsys, "shakespeare")
     monkeypatch.setattr("nanopace.corpus.download.named._SHAKESPEARE", (len(text), hashlib.sha256(text).hexdigest()))
     assert main(["prepare", "shakespeare", "--tokenizer", "chars"]) == 0
     corpus = open_corpus(Path("data/shakespeare"))
@@ -207,7 +207,7 @@ def test_parquet_from_hugging_face(server: FileServer, capsys: Capture, monkeypa
 def test_no_network(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     message = complaint(capsys, "fineweb-edu")
-    assert message.startswith("127.0.0.1 does not give http://127.0.0.1:1/datasets/HuggingFaceFW/fineweb-edu/")
+    assert message.startswith("127.0.0.1 does not serve http://127.0.0.1:1/datasets/HuggingFaceFW/fineweb-edu/")
     assert message.endswith("put the file here yourself: data/download/fineweb-edu/000_00000.parquet")
 
 

@@ -30,23 +30,23 @@ def test_the_answer_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
     first = out.partition("\n\n")[0].replace("\n", " ")
     assert first.startswith("RTX 4070 (12 GB): gpt2, batch_size 8, gradient_accumulation_steps 64. About ")
     assert "2.47B tokens in " in first
-    assert first.endswith("an estimate.")
+    assert first.split(". ")[-1].startswith("Estimated final loss: about ")
     for title in (
         "Largest micro-batch in 12 GB",
         "What to expect",
-        "One card, and several",
-        "Settings, and why",
+        "One card and several",
+        "Settings and reasons",
         "Notes",
     ):
         assert f"\n{title}\n" in out
-    assert "Models that could be trained" not in out
-    assert "  nanoGPT                                      21\n" in out
+    assert "Models for this card" not in out
+    assert "  nanoGPT                         21\n" in out
 
 
 def test_without_a_model_all_of_them_are_considered(capsys: pytest.CaptureFixture[str]) -> None:
     out = shown(capsys, "--gpu", "4070")
     assert out.startswith("RTX 4070 (12 GB): gpt2-medium,")
-    table = out.split("Models that could be trained\n")[1].split("\n\n")[0].splitlines()
+    table = out.split("Models for this card\n")[1].split("\n\n")[0].splitlines()
     assert [line.split()[0] for line in table[1:]] == ["gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"]
     assert table[-1].endswith("does not fit")
 
@@ -55,7 +55,7 @@ def test_several_cards_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     out = shown(capsys, "--gpu", "4070,4080, 4090", "--model", "gpt2", "--tokens", "10B")
     header = out.split("Side by side\n")[1].splitlines()[0]
     assert [name in header for name in ("RTX 4070", "RTX 4080", "RTX 4090")] == [True] * 3
-    assert "Settings, and why" not in out
+    assert "Settings and reasons" not in out
     assert out.count("an estimate for web text") == 1
 
 
@@ -96,7 +96,16 @@ KEYS = [
     *("version", "card", "memory_gb", "peak_tflops", "card_class", "measured", "model", "parameters", "dataset"),
     *("dataset_tokens", "epochs", "effective_tokens", "enough_tokens", "enough_iters", "tokens", "tokens_per_step"),
     *("max_iters", "rungs", "batch_size", "accumulation", "ladder"),
-    *("memory_bytes", "nanogpt_fits", "tokens_per_s", "nanogpt_tokens_per_s", "step_s", "seconds", "kwh", "together"),
+    *(
+        "memory_bytes",
+        "nanogpt_fits",
+        "tokens_per_s",
+        "nanogpt_tokens_per_s",
+        "step_s",
+        "seconds",
+        "kwh",
+        "together",
+    ),
     *("loss", "perplexity", "loss_unknown", "evaluation_share", "nanogpt_evaluation_share", "knobs", "models"),
 ]
 
@@ -110,16 +119,16 @@ def test_repeated_text_is_in_the_headline(capsys: pytest.CaptureFixture[str]) ->
     many = ("--gpu", "4070", "--model", "gpt2", "--dataset", "shakespeare", "--tokens", "2B")
     said = headline(shown(capsys, *many))
     assert said.endswith(
-        "6,624 passes over shakespeare are worth 16.4 passes over fresh text: more than about 40 teach nothing, and "
-        "the model will overfit. --tokens 4833280 is enough: 16 passes, 1,180 steps. Loss at the end: unknown, since "
-        "the scaling laws do not describe overfitting."
+        "6,624 passes over shakespeare are worth 16.4 passes over fresh text: beyond about 40, nothing more is "
+        "learned and the model overfits. --tokens 4833280 is enough: 16 passes, 1,180 steps. Final loss: unknown, "
+        "since the scaling laws do not describe overfitting."
     )
     advised = json.loads(shown(capsys, *many[:-1], "4833280", "--json"))
     assert (advised["max_iters"], round(advised["epochs"], 1)) == (1180, 16.0)
     for language in ("de", "fr", "es"):
         assert "16,4" in headline(shown(capsys, *many, "--lang", language))
     some = headline(shown(capsys, "--gpu", "H200", "--model", "gpt2", "--tokens", "100B"))
-    assert "10 passes over fineweb-edu are worth 7.8 passes over fresh text. Loss at the end: about " in some
+    assert "10 passes over fineweb-edu are worth 7.8 passes over fresh text. Estimated final loss: about " in some
     for few in (("--tokens", "20B"), ("--tokens", "1000B", "--dataset", "mine")):
         assert "passes" not in headline(shown(capsys, "--gpu", "H200", "--model", "gpt2", *few))
 
@@ -129,7 +138,7 @@ def test_repeated_text_is_in_the_config(tmp_path: Path, capsys: pytest.CaptureFi
     shown(capsys, "--gpu", "4070", "--dataset", "shakespeare", "--tokens", "2B", "--write", str(config))
     text = config.read_text()
     assert "passes over shakespeare are worth 16.4 passes over fresh text" in text
-    assert "# Loss at the end: unknown" in text
+    assert "# Final loss: unknown" in text
 
 
 @pytest.mark.parametrize(
@@ -147,7 +156,7 @@ def test_a_loss_that_no_law_tells_is_unknown(
 ) -> None:
     """It was 58 for 10,000 tokens, and 5.52 for 65 letters, of which ln(65) = 4.17 is to know nothing."""
     out = shown(capsys, "--gpu", "4070", *asked)
-    assert "Loss at the end: unknown, since the scaling laws " in headline(out)
+    assert "Final loss: unknown, since the scaling laws " in headline(out)
     assert "perplexity" not in out
     assert "an estimate" not in out
     found = json.loads(shown(capsys, "--gpu", "4070", *asked, "--json"))
@@ -163,7 +172,7 @@ def test_several_cards_only_where_one_was_measured(
     asked = ("--gpu", card, "--model", "gpt2-medium", "--lang", language)
     out = shown(capsys, *asked)
     assert "DDP" not in out
-    alone = {"en": "One card, and several", "de": "Eine Karte und mehrere"}.get(language)
+    alone = {"en": "One card and several", "de": "Eine Karte und mehrere"}.get(language)
     assert alone is None or alone not in out
     found = json.loads(shown(capsys, *asked, "--json"))
     assert [each["count"] for each in found["together"]] == [1]
@@ -180,8 +189,8 @@ def test_every_card_has_an_answer_for_shakespeare(card: Card, capsys: pytest.Cap
 def test_what_is_true_of_all_cards_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("--gpu", "4070,4090,L4", "--dataset", "shakespeare")
     said = headline(shown(capsys, *asked, "--tokens", "2B"))
-    assert said.count("6,62") == said.count("Loss at the end: unknown") == 1
-    assert headline(shown(capsys, *asked[:2], "--model", "gpt2")).count("Loss at the end: about 3.52") == 3
+    assert said.count("6,62") == said.count("Final loss: unknown") == 1
+    assert headline(shown(capsys, *asked[:2], "--model", "gpt2")).count("Estimated final loss: about 3.52") == 3
 
 
 def test_eight_cards_are_a_row_where_they_are_known_of_any(capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,8 +204,8 @@ def test_what_shakespeare_is_trained_with(tmp_path: Path, capsys: pytest.Capture
     config = tmp_path / "config.py"
     out = shown(capsys, "--gpu", "RTX 3060 12GB", "--dataset", "shakespeare_char", "--write", str(config))
     assert out.startswith("RTX 3060 (12 GB): 6x384, batch_size 32")
-    assert "Our own kernels do without dropout" in out
-    assert "nanopace prepare shakespeare --tokenizer chars --name shakespeare_char makes it" in config.read_text()
+    assert "Our own kernels do not support dropout" in out
+    assert "nanopace prepare shakespeare --tokenizer chars --name shakespeare_char creates it" in config.read_text()
     read = read_config(config, to_train=True)
     expected = {"n_layer": 6, "block_size": 256, "dropout": 0.2, "always_save_checkpoint": False, "beta2": 0.99}
     assert expected.items() <= read.items()
@@ -256,7 +265,7 @@ def test_a_process_of_its_own_writes_a_config(tmp_path: Path) -> None:
     assert (read["dataset"], read["batch_size"], read["max_iters"]) == ("mine", 16, 1907)
     again = subprocess.run(asked, capture_output=True, text=True, check=False)
     assert (again.returncode, again.stdout) == (2, "")
-    assert again.stderr == f"nanopace: --write {config}: is there already; --overwrite replaces it\n"
+    assert again.stderr == f"nanopace: --write {config}: already exists; --overwrite replaces it\n"
     assert subprocess.run([*asked, "--overwrite"], capture_output=True, check=False).returncode == 0
 
 
@@ -268,11 +277,11 @@ def test_a_process_of_its_own_writes_a_config(tmp_path: Path) -> None:
         (["--gpu", "4071"], "4071: no such card in the table; similar names: NVIDIA GeForce RTX 4070"),
         (["--gpu", "4071"], "--peak-tflops 58 --memory 12"),
         (["--gpu", "xyzzy"], "or give its figures: --peak-tflops 58 --memory 12"),
-        (["--gpu", "3080"], "several cards are called that"),
+        (["--gpu", "3080"], "several cards match"),
         (["--gpu", "8x H100 PCIe"], "--gpu 8x H100 PCIe: name a single card, without a count"),
-        (["--gpu", "4070", "--model", "gpt2-xl"], "take --model gpt2-large, or a card with 23 GB and more"),
+        (["--gpu", "4070", "--model", "gpt2-xl"], "use --model gpt2-large, or a card with 23 GB or more"),
         (["--gpu", "4070", "--model", "gpt9"], "--model 'gpt9': unknown"),
-        (["--gpu", "4070", "--tokens", "1000"], "--tokens 1,000: less than one sequence of 1024 tokens; give more"),
+        (["--gpu", "4070", "--tokens", "1000"], "--tokens 1,000: less than one sequence of 1024 tokens; increase it"),
         (["--gpu", "4070", "--tokens", "1M", "--batch", "2M"], "--tokens 1,000,000: less than one step of 1,998,848"),
         (["--gpu", "4070", "--tokens", "many"], "--tokens must be a number of tokens such as 10B"),
         (["--gpu", "4070", "--batch", "12"], "--batch 12: less than one sequence"),
@@ -284,7 +293,7 @@ def test_a_process_of_its_own_writes_a_config(tmp_path: Path) -> None:
         (["--gpu", "4070,4090", "--write", "x.py"], "--write writes the config for one card, but 2 are given"),
         (["--gpu", "4070", "--overwrite"], "--overwrite needs --write FILE"),
         (["--gpu", ",".join(["4070"] * 13)], "at most 12 cards side by side, not 13"),
-        (["--gpu", "4070", "--write", "/no/such/x.py"], "there is no such directory"),
+        (["--gpu", "4070", "--write", "/no/such/x.py"], "no such directory"),
     ],
 )
 def test_a_mistake_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -120,7 +120,7 @@ def test_a_tokenizer_from_a_directory(save: Save, tmp_path: Path, capsys: pytest
         (["bare"], "bare: has no tokenizer; name one with --tokenizer, such as the corpus it was trained on"),
         (["bare", "--tokenizer", "nothing"], "--tokenizer nothing: no tokenizer.json or meta.pkl there"),
         (["bare", "--tokenizer", "gpt2"], "bare: has 300 token ids, but its tokenizer has 50257; they do not belong"),
-        (["out", "--prompt", "z"], "the character 'z' is not in the alphabet"),
+        (["out", "--prompt", "z"], "character 'z' is not in this corpus's alphabet"),
         (["out", "--prompt", "FILE:nothing"], "--start nothing: cannot be read: No such file or directory"),
         (["out", "--prompt", "FILE:a\0b"], "--start: must be str, not 'FILE:a\\x00b'"),
         (["out", "--prompt", "FILE:latin"], "--start latin: is not UTF-8 text"),

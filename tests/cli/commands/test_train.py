@@ -115,10 +115,10 @@ def test_the_knobs_are_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "says"),
     [
         (["--batch_size=0"], "--batch_size: must be int >= 1, not '0'"),
-        (["--learning_rate=1e-9"], "min_lr must not be above learning_rate"),
+        (["--learning_rate=1e-9"], "min_lr must not exceed learning_rate"),
         (["--eval_train=half"], "eval_train must be one of auto, steps, full, not 'half'"),
         (["no-such-config.py"], "no-such-config.py: no such config file"),
-        (["--dataset=nothing"], "nothing: no such corpus; make it with: nanopace prepare nothing"),
+        (["--dataset=nothing"], "nothing: no such corpus; create it with: nanopace prepare nothing"),
         (["--dataset=shakespear"], "shakespear: no such corpus; did you mean shakespeare?"),
         (["--wandb_log=True"], "--wandb_log: needs wandb: pip install wandb"),
     ],

@@ -83,7 +83,7 @@ def test_what_is_in_the_way_is_said(capsys: pytest.CaptureFixture[str], monkeypa
 def test_a_first_trial_that_fails_or_takes_too_long_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for failure, expected in (("time", "--budget 180s: one trial alone"), ("error", "does not train: disk is full")):
+    for failure, expected in (("time", "--budget 180s: a single trial"), ("error", "does not train: disk is full")):
         outcome = Outcome(failure=failure, seconds=1.0, said="disk is full")
         monkeypatch.setattr(trial_runner, "run_trial", lambda *_, outcome=outcome, **__: outcome)
         assert main(["tune", "train.py"]) == 2

@@ -49,7 +49,7 @@ def test_patterns(folder: Path) -> None:
 
 
 def test_what_is_not_there(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"none\.txt: no such file, and no corpus of that name"):
+    with pytest.raises(InputError, match=r"none\.txt: there is no file or corpus of that name"):
         names(folder, "none.txt")
     with pytest.raises(InputError, match=r"\*\.none: no file matches"):
         names(folder, "*.none")
@@ -60,7 +60,7 @@ def test_what_is_not_there(folder: Path) -> None:
 
 def test_a_directory_without_text(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_text("x")
-    with pytest.raises(InputError, match=r"holds no text, \.jsonl, \.parquet or \.zip"):
+    with pytest.raises(InputError, match=r"contains no text, \.jsonl, \.parquet or \.zip"):
         find_inputs([str(tmp_path)])
 
 

@@ -98,7 +98,7 @@ def test_what_an_earlier_version_began_is_not_gone_on_with(tmp_path: Path, monke
         with pytest.raises(pytest.fail.Exception):
             prepare([path], out, CHARS)
     begun = contents(out)
-    with pytest.raises(InputError, match=r"was begun by an earlier nanopace, .* --restart"):
+    with pytest.raises(InputError, match=r"was started by an older nanopace, .* --restart"):
         prepare([path], out, CHARS)
     assert contents(out) == begun
     with monkeypatch.context() as earlier:

@@ -172,7 +172,7 @@ def test_a_file_that_shrinks_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -
         yield io.BytesIO(b"a" * next(lengths))
 
     monkeypatch.setattr(module, "_IN_MEMORY", 200)
-    with pytest.raises(InputError, match=r"a\.txt: has changed while it was read"):
+    with pytest.raises(InputError, match=r"a\.txt: changed while being read"):
         list(pieces_of(Document(shrinking, "a.txt", lambda: 0)))
 
 

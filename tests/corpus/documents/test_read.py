@@ -63,7 +63,7 @@ def test_compressed_whatever_its_name(kind: str, tmp_path: Path) -> None:
     path.write_bytes(packed + COMPRESSORS[kind](b"more"))
     assert texts(path) == [text.decode() + "more"]
     path.write_bytes(packed[: len(packed) * 3 // 4])
-    with pytest.raises(InputError, match=r"a\.txt: (is cut off; get it again|cannot be read: Truncated)"):
+    with pytest.raises(InputError, match=r"a\.txt: (is truncated; download it again|cannot be read: Truncated)"):
         texts(path)
     path.write_bytes(packed[:6] + b"\xff" * 500)
     with pytest.raises(InputError, match=r"a\.txt: (cannot be read|is cut off)"):
@@ -117,8 +117,11 @@ def test_rows_that_are_not_utf_8(tmp_path: Path) -> None:
         ("{", "line 2 is not a JSON object"),
         ("[1]", "line 2 is not a JSON object"),
         ("[" * 100_000, "line 2 is not a JSON object"),
-        ('{"a": 1, "body": 2}', r"line 2 has no 'text'; say with --text_field where its text is: 'a', 'body'$"),
-        (json.dumps(dict.fromkeys("abcdefghij")), r".*where its text is: 'a', .* 'h', \.\.\.$"),
+        (
+            '{"a": 1, "body": 2}',
+            r"line 2 has no 'text'; use --text_field to name the field with the text: 'a', 'body'$",
+        ),
+        (json.dumps(dict.fromkeys("abcdefghij")), r".*the field with the text: 'a', .* 'h', \.\.\.$"),
         ('{"text": 5}', "line 2: 'text' is not text"),
     ],
 )
@@ -254,9 +257,9 @@ def test_the_other_type_of_text(tmp_path: Path) -> None:
 def test_bad_parquet(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"body": ["x"], "number": [1]}), path)
-    with pytest.raises(InputError, match=r"has no column 'text'; say with --text_field .*: 'body', 'number'$"):
+    with pytest.raises(InputError, match=r"has no column 'text'; use --text_field .*: 'body', 'number'$"):
         texts(path)
-    with pytest.raises(InputError, match="the column 'number' is not text"):
+    with pytest.raises(InputError, match="column 'number' is not text"):
         texts(path, "number")
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(InputError, match=r"a\.parquet: cannot be read: [^\n]+$"):
@@ -291,5 +294,5 @@ def test_a_page_of_parquet_is_looked_at_before_it_is_unpacked(tmp_path: Path, mo
     with pytest.raises(InputError, match="dense: unpacks to more than 500 times its size"):
         list(texts_of_parquet(tmp_path / "dense", "text"))
     monkeypatch.setattr("nanopace.corpus.documents.parquet._LARGEST_PAGE", 5000)
-    with pytest.raises(InputError, match="large: has a page of 0 MB"):
+    with pytest.raises(InputError, match="large: has a 0 MB page"):
         list(texts_of_parquet(tmp_path / "large", "text"))

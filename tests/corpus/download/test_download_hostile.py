@@ -74,7 +74,7 @@ def test_a_network_that_wants_a_login(kind: str | None, names: bool, server: Fil
     whole = server.files[OPENWEBTEXT + FIRST]
     server.files[OPENWEBTEXT + FIRST] = PAGE
     server.kind, server.names_checksums = kind, names
-    assert "answered with a web page instead of http" in refused(capsys)
+    assert "returned a web page instead of http" in refused(capsys)
     assert left() == []
     server.files[OPENWEBTEXT + FIRST], server.kind, server.names_checksums = whole, None, True
     assert main(["prepare", "openwebtext", "--files=1", "--tokenizer=bytes"]) == 0
@@ -107,7 +107,7 @@ def test_a_page_that_an_earlier_version_took(capsys: Capture) -> None:
     Path("data/download/openwebtext", FIRST).write_bytes(PAGE)
     assert "does not begin and end as parquet does" in refused(capsys)
     Path("page.parquet").write_bytes(PAGE)
-    assert "page.parquet: is not what its name says" in refused(capsys, "page.parquet", "--tokenizer=bytes")
+    assert "page.parquet: its content does not match its name" in refused(capsys, "page.parquet", "--tokenizer=bytes")
 
 
 # --- addresses -------------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def test_mirrors_that_are_none(address: str, capsys: Capture, monkeypatch: pytes
 def test_redirections_that_lead_nowhere(location: str, server: FileServer, tmp_path: Path) -> None:
     server.leads_to = location
     began = time.monotonic()
-    with pytest.raises(InputError, match=r"^127\.0\.0\.1 does not give http://\S+: [^\n]+$"):
+    with pytest.raises(InputError, match=r"^127\.0\.0\.1 does not serve http://\S+: [^\n]+$"):
         download(remote(server), tmp_path)
     assert time.monotonic() - began < 3
     assert list(tmp_path.iterdir()) == []
@@ -144,16 +144,18 @@ def test_redirections_that_lead_nowhere(location: str, server: FileServer, tmp_p
 def test_an_answer_without_an_end(server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server.endless, server.names_checksums = True, False
     monkeypatch.setattr(module, "_LARGEST", 20 << 20)
-    with pytest.raises(InputError, match=r"does not say how long it is, and 2\d MB came without an end"):
+    with pytest.raises(InputError, match=r"reports no length, and 2\d MB arrived without end"):
         download(remote(server, None), tmp_path)
-    with pytest.raises(InputError, match="is not the file"):  # where the size is known, no more than that is taken
+    with pytest.raises(
+        InputError, match="is not the expected file"
+    ):  # where the size is known, no more than that is taken
         download(remote(server), tmp_path)
 
     class Usage:
         free = 50 << 20
 
     monkeypatch.setattr("shutil.disk_usage", lambda _: Usage)
-    with pytest.raises(InputError, match="0 MB came without an end; they are removed"):
+    with pytest.raises(InputError, match="0 MB arrived without end; they were removed"):
         download(remote(server, None), tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -116,7 +116,7 @@ def test_a_longer_file_from_before_is_not_left_over(server: FileServer, tmp_path
 
 
 def test_a_wrong_checksum_is_refused_and_removed(server: FileServer, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=f"{server.url}/a.bin: what came is not the file") as error:
+    with pytest.raises(InputError, match=f"{server.url}/a.bin: the download is not the expected file") as error:
         download(remote(server, sha256="0" * 64), tmp_path)
     assert SHA256 in str(error.value)
     assert list(tmp_path.iterdir()) == []
@@ -124,13 +124,13 @@ def test_a_wrong_checksum_is_refused_and_removed(server: FileServer, tmp_path: P
 
 def test_a_wrong_beginning_is_found_out(server: FileServer, tmp_path: Path) -> None:
     (tmp_path / "a.bin.part").write_bytes(b"x" * 1000)
-    with pytest.raises(InputError, match="is not the file"):
+    with pytest.raises(InputError, match="is not the expected file"):
         download(remote(server), tmp_path)
     assert download(remote(server), tmp_path).read_bytes() == DATA
 
 
 def test_a_wrong_size_is_refused(server: FileServer, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is not the file"):
+    with pytest.raises(InputError, match="is not the expected file"):
         download(remote(server, size=len(DATA) - 1), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -141,7 +141,7 @@ def test_the_checksum_that_hugging_face_names(server: FileServer, tmp_path: Path
     assert download(known, tmp_path / "good").read_bytes() == DATA
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "a.bin.part").write_bytes(b"x" * 1000)
-    with pytest.raises(InputError, match="is not the file"):
+    with pytest.raises(InputError, match="is not the expected file"):
         download(known, tmp_path / "bad")
 
 
@@ -160,7 +160,7 @@ def test_a_whole_part_that_only_lacks_its_name(server: FileServer, tmp_path: Pat
 @pytest.mark.parametrize("named", [None, "W/none", "0" * 40, "0" * 63 + "G"])
 def test_nothing_is_taken_whose_checksum_nobody_names(named: str | None, server: FileServer, tmp_path: Path) -> None:
     server.names_checksums, server.checksum = named is not None, named
-    with pytest.raises(InputError, match=r"does not say which sha256 http://\S+/a\.bin has"):
+    with pytest.raises(InputError, match=r"gives no sha256 for http://\S+/a\.bin, so"):
         download(Remote(f"{server.url}/a.bin", "a.bin"), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -170,7 +170,7 @@ def test_what_was_downloaded_once_is_the_same_for_ever(server: FileServer, tmp_p
     known = Remote(f"{server.url}/a.bin", "a.bin")
     download(known, tmp_path).unlink()
     server.files["/a.bin"] = DATA[::-1]  # and the server names that one's sha256
-    with pytest.raises(InputError, match="is not the file"):
+    with pytest.raises(InputError, match="is not the expected file"):
         download(known, tmp_path)
     server.files["/a.bin"] = DATA
     assert download(known, tmp_path).read_bytes() == DATA
@@ -202,7 +202,7 @@ def test_a_busy_server_is_asked_again(server: FileServer, tmp_path: Path) -> Non
 
 
 def test_a_missing_file(server: FileServer, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^127\.0\.0\.1 does not give http://\S+/b\.bin: 404 Not Found") as error:
+    with pytest.raises(InputError, match=r"^127\.0\.0\.1 does not serve http://\S+/b\.bin: 404 Not Found") as error:
         download(Remote(f"{server.url}/b.bin", "b.bin"), tmp_path)
     assert str(error.value).endswith(f"put the file here yourself: {tmp_path / 'b.bin'}")
     assert len(server.asked) == 1
@@ -213,13 +213,13 @@ def test_nobody_answers(tmp_path: Path) -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     began = time.monotonic()
-    with pytest.raises(InputError, match=r"^127\.0\.0\.1 does not give .*: Connection refused; try again later"):
+    with pytest.raises(InputError, match=r"^127\.0\.0\.1 does not serve .*: Connection refused; try again later"):
         download(Remote(f"http://127.0.0.1:{port}/a.bin", "a.bin"), tmp_path)
     assert time.monotonic() - began < 5
 
 
 def test_no_network(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^nowhere\.invalid does not give http://nowhere\.invalid/a\.bin: "):
+    with pytest.raises(InputError, match=r"^nowhere\.invalid does not serve http://nowhere\.invalid/a\.bin: "):
         download(Remote("http://nowhere.invalid/a.bin", "a.bin"), tmp_path)
 
 
@@ -236,7 +236,7 @@ def test_a_full_disk_is_noticed_before(server: FileServer, tmp_path: Path, monke
         free = 500_000
 
     monkeypatch.setattr("shutil.disk_usage", lambda _: Usage)
-    with pytest.raises(InputError, match="1 MB are still to come, and the disk has room for 0 MB"):
+    with pytest.raises(InputError, match="1 MB still to download, but the disk has only 0 MB"):
         download(remote(server), tmp_path)
     Usage.free = len(DATA)
     assert download(remote(server), tmp_path).read_bytes() == DATA

@@ -62,6 +62,6 @@ def test_what_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_python_without_its_source(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="has no source of the standard library"):
+    with pytest.raises(InputError, match="does not contain the standard library's source"):
         python_files(tmp_path)
     assert EMBEDDED in CORPORA

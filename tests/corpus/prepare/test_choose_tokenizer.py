@@ -66,7 +66,7 @@ def test_a_sample_is_enough_of_much_text(files: list[Path], monkeypatch: pytest.
 def test_files_without_a_character(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("")
     recipe = Recipe(name="x", tokenizer="chars")
-    with pytest.raises(InputError, match=r"a\.txt: holds no text"):
+    with pytest.raises(InputError, match=r"a\.txt: contains no text"):
         fitted(recipe, inputs_of([tmp_path / "a.txt"], recipe), lambda _: None)
 
 

@@ -126,9 +126,9 @@ def test_a_text_of_many_pieces_is_one_document(tmp_path: Path, monkeypatch: pyte
 def test_nothing_to_read(tmp_path: Path) -> None:
     for name in ("a.txt", "b.jsonl"):
         (tmp_path / name).write_text("")
-        with pytest.raises(InputError, match=f"{name}: holds no text"):
+        with pytest.raises(InputError, match=f"{name}: contains no text"):
             prepare([tmp_path / name], tmp_path / "out", BYTES)
-    with pytest.raises(InputError, match=f"^{tmp_path}: holds no text"):
+    with pytest.raises(InputError, match=f"^{tmp_path}: contains no text"):
         prepare([tmp_path / "a.txt", tmp_path / "b.jsonl"], tmp_path / "out", BYTES)
 
 
@@ -136,7 +136,7 @@ def test_too_few_documents_for_a_split(tmp_path: Path) -> None:
     path = tmp_path / "same.jsonl"
     path.write_text('{"text": "same"}\n' * 200)
     with pytest.raises(
-        InputError, match=r"1 different documents leave no text for (val|train); choose another --val_frac"
+        InputError, match=r"1 distinct documents leave no text for (val|train); choose another --val_frac"
     ):
         prepare([path], tmp_path / "out", BYTES)
     assert not (tmp_path / "out").exists()  # so that another --val_fraction meets nothing
@@ -153,7 +153,7 @@ def test_other_files_or_settings_are_refused(rows: list[Path], tmp_path: Path) -
     prepare(rows, out, BYTES)
     before = contents(out)
     for files, recipe in ((rows[:1], BYTES), (rows, Recipe(name="rows", tokenizer="gpt2"))):
-        with pytest.raises(InputError, match=r"holds a corpus of other files or settings; .* --restart"):
+        with pytest.raises(InputError, match=r"contains a corpus made from other files or settings; .* --restart"):
             prepare(files, out, recipe)
     assert contents(out) == before
     prepare(rows[:1], out, BYTES, restart=True)
@@ -178,7 +178,7 @@ def test_the_corpus_of_another_program_is_left_alone(rows: list[Path], tmp_path:
         out = tmp_path / name.replace(".", "-")
         out.mkdir()
         (out / name).write_text("precious")
-        with pytest.raises(InputError, match=f"holds another corpus \\({name}\\); give another --out"):
+        with pytest.raises(InputError, match=f"contains another corpus \\({name}\\); choose another --out"):
             prepare(rows, out, BYTES)
         assert contents(out) == {name: b"precious"}
 
@@ -197,7 +197,7 @@ def test_a_tokenizer_that_is_another_one(rows: list[Path], tmp_path: Path) -> No
     out = tmp_path / "out"
     prepare(rows, out, BYTES)
     (out / "tokenizer.json").unlink()
-    with pytest.raises(InputError, match=r"tokenizer\.json: is damaged; start anew with --restart"):
+    with pytest.raises(InputError, match=r"tokenizer\.json: is damaged; start over with --restart"):
         prepare(rows, out, BYTES)
 
 
@@ -212,7 +212,7 @@ def test_two_at_once(rows: list[Path], tmp_path: Path) -> None:
     first = threading.Thread(target=prepare, args=(rows, out, BYTES), kwargs={"on_progress": hold})
     first.start()
     assert held.wait(20)
-    with pytest.raises(InputError, match="another nanopace prepare is at work there"):
+    with pytest.raises(InputError, match="another nanopace prepare is running there"):
         prepare(rows, out, BYTES)
     done.set()
     first.join()
@@ -234,7 +234,7 @@ def test_a_full_disk(rows: list[Path], tmp_path: Path, monkeypatch: pytest.Monke
 
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", full)
-        with pytest.raises(InputError, match="out: cannot be written: No space left on device; mend that and run"):
+        with pytest.raises(InputError, match="out: cannot be written: No space left on device; fix that and run"):
             prepare(rows, tmp_path / "out", BYTES)
     prepare(rows, tmp_path / "out", BYTES)
 
@@ -293,7 +293,7 @@ def test_an_embedded_corpus_that_was_interrupted(small_library: list[int]) -> No
 
 
 def test_other_corpora_are_found_and_never_made(small_library: list[int], rows: list[Path]) -> None:
-    with pytest.raises(InputError, match="shakespeare: no such corpus; make it with: nanopace prepare shakespeare"):
+    with pytest.raises(InputError, match="shakespeare: no such corpus; create it with: nanopace prepare shakespeare"):
         ensure("shakespeare")
     prepare(rows, Path("data/rows"), BYTES)
     assert ensure("rows") == Path("data/rows")

@@ -77,7 +77,7 @@ def test_killed_wherever_it_touches_the_disk(rows: list[Path], whole: dict[str, 
             (out / name).stat().st_mtime_ns == when for name, when in finished.items()
         )  # finished stays finished
         if status.returncode:
-            with pytest.raises(InputError, match=r"no such corpus|not finished|holds no corpus"):
+            with pytest.raises(InputError, match=r"no such corpus|not finished|contains no corpus"):
                 open_corpus(out)
     assert killed >= 10
     assert contents(out) == whole
@@ -136,9 +136,9 @@ def test_what_is_lost_in_between(
             raise KeyboardInterrupt
 
     for lost, complaint in (
-        (PROVENANCE, "holds another corpus"),
-        ("tokenizer.json", "is damaged; start anew with --restart"),
-        ("train-00001.bin", "is missing, and the manifest lists it"),
+        (PROVENANCE, "contains another corpus"),
+        ("tokenizer.json", "is damaged; start over with --restart"),
+        ("train-00001.bin", "is missing, but the manifest lists it"),
         ("*.part", None),
         (MANIFEST, None),
     ):
@@ -171,7 +171,7 @@ def test_shards_of_other_text(rows: list[Path], tmp_path: Path, monkeypatch: pyt
         manifest = json.loads(json.dumps(before))
         manifest["splits"]["train"][-1][field] += change
         path.write_text(json.dumps(manifest))
-        with pytest.raises(InputError, match=r"corpus\.json: is damaged; start anew with --restart"):
+        with pytest.raises(InputError, match=r"corpus\.json: is damaged; start over with --restart"):
             prepare(rows, tmp_path / "out", BYTES)
 
 

@@ -27,7 +27,7 @@ def test_a_damaged_file(tmp_path: Path, change: dict[str, Any]) -> None:
     FULL.write(tmp_path)
     path = tmp_path / PROVENANCE
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(InputError, match=r"prepare\.json: is damaged; start anew with --restart"):
+    with pytest.raises(InputError, match=r"prepare\.json: is damaged; start over with --restart"):
         Provenance.read(tmp_path)
 
 

@@ -14,8 +14,8 @@ from nanopace.errors import InputError, UsageError
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"tokenizer": "words"}, "--tokenizer words: there are gpt2, bytes, chars, bpe"),
-        ({"vocab_size": 500}, "--vocab_size belongs to --tokenizer bpe"),
+        ({"tokenizer": "words"}, "--tokenizer words: unknown; choose from gpt2, bytes, chars, bpe"),
+        ({"vocab_size": 500}, "--vocab_size is only for --tokenizer bpe"),
         ({"val_fraction": 0.0}, "--val_fraction must be between 0 and 1, not 0.0"),
         ({"val_fraction": 1.0}, "--val_fraction must be between 0 and 1"),
         ({"val_fraction": float("nan")}, "--val_fraction must be between 0 and 1"),
@@ -73,7 +73,7 @@ def test_the_fingerprint_tells_files_and_choices_apart(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_twice(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match="pipe: is not a file"):
+    with pytest.raises(InputError, match="pipe: is not a regular file"):
         inputs_of([tmp_path / "pipe"], Recipe(name="x"))
     with pytest.raises(InputError, match="gone: cannot be read: No such file"):
         inputs_of([tmp_path / "gone"], Recipe(name="x"))

@@ -214,18 +214,18 @@ def test_an_empty_and_an_odd_file(nanogpt: Path) -> None:
 
 def test_llmcs_name_without_its_header(llmc: Path) -> None:
     raw(llmc / "edu_fineweb_train_000003.bin", IDS * 50)
-    assert "edu_fineweb_train_000003.bin: begins with" in refused(llmc)
+    assert "edu_fineweb_train_000003.bin: starts with" in refused(llmc)
 
 
 def test_several_corpora_in_one_directory(llmc: Path) -> None:
     headed(llmc / "TinyStories_train.bin", IDS)
-    assert "holds several corpora (TinyStories, edu_fineweb)" in refused(llmc)
+    assert "contains several corpora (TinyStories, edu_fineweb)" in refused(llmc)
 
 
 def test_a_directory_without_tokens(tmp_path: Path) -> None:
     (tmp_path / "pytorch_model.bin").write_bytes(b"weights")
-    assert "holds no corpus" in refused(tmp_path)
-    assert "holds no corpus" in refused(tmp_path / "missing")
+    assert "contains no corpus" in refused(tmp_path)
+    assert "contains no corpus" in refused(tmp_path / "missing")
 
 
 def test_a_file_that_cannot_be_read(nanogpt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +250,7 @@ def test_a_token_beyond_the_vocabulary(kind: str, request: pytest.FixtureRequest
     with pytest.raises(InputError) as error:
         corpus.check(256, block_size=9)
     path = corpus.train.shards[0].path
-    assert str(error.value) == f"{path}: token 0 is 256, and the model's vocabulary ends at 255; set vocab_size"
+    assert str(error.value) == f"{path}: token 0 is 256, but the model's vocabulary ends at 255; set vocab_size"
 
 
 def test_the_first_such_token_is_named(nanogpt: Path) -> None:
@@ -290,7 +290,7 @@ def test_a_corpus_is_found_by_path_and_by_name(nanogpt: Path, monkeypatch: pytes
     assert find_corpus(str(nanogpt)) == nanogpt
     (nanogpt / "data").mkdir()
     monkeypatch.chdir(nanogpt)
-    with pytest.raises(InputError, match="shakespeare: no such corpus; make it with: nanopace prepare shakespeare"):
+    with pytest.raises(InputError, match="shakespeare: no such corpus; create it with: nanopace prepare shakespeare"):
         find_corpus("shakespeare")
     (nanogpt / "shakespeare").mkdir()  # somebody's texts: no tokens in it
     (nanogpt / "data" / "shakespeare").mkdir()

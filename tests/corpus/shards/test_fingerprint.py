@@ -74,7 +74,7 @@ def test_a_file_that_changes_is_an_error_with_its_name(tmp_path: Path, change: s
     assert read(split) == list(range(20_000, 20_100))
     CHANGES[change](path)
     for _ in range(2):  # it does not get used to it
-        with pytest.raises(InputError, match=r"train\.bin: has changed since training began; put back"):
+        with pytest.raises(InputError, match=r"train\.bin: has changed since training started; restore"):
             read(split)
     path.write_bytes(TOKENS.tobytes())
     assert read(split) == list(range(20_000, 20_100))
@@ -85,7 +85,7 @@ def test_a_file_that_is_gone(tmp_path: Path) -> None:
     split = Split([shard(path)])
     read(split)
     path.unlink()
-    with pytest.raises(InputError, match=r"train\.bin: can no longer be read: No such file or directory; put it back"):
+    with pytest.raises(InputError, match=r"train\.bin: can no longer be read: No such file or directory; restore it"):
         read(split)
 
 
@@ -123,7 +123,7 @@ def test_damage_at_rest(tmp_path: Path) -> None:
     listed = shard(path)
     flip(path, 7)
     split = Split([listed])
-    with pytest.raises(InputError, match=r"train\.bin: is damaged: it is not the file that the manifest lists"):
+    with pytest.raises(InputError, match=r"train\.bin: is damaged: it is not the file the manifest lists"):
         read(split)
 
 
@@ -186,7 +186,7 @@ def test_what_an_earlier_process_trained_on_is_expected(tmp_path: Path) -> None:
         assert fingerprint.known == listed
     fingerprint = FileFingerprint(path, None)
     fingerprint.expect("of something else")
-    with pytest.raises(InputError, match=r"train\.bin: has changed since training began"):
+    with pytest.raises(InputError, match=r"train\.bin: has changed since training started"):
         fingerprint.verify()
 
 
@@ -221,4 +221,4 @@ def test_a_file_that_is_cut_does_not_end_the_process(tmp_path: Path) -> None:
     command = [sys.executable, "-c", CUT, str(tmp_path / "train.bin")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode != -signal.SIGBUS
-    assert "train.bin: has changed since training began" in done.stdout, done.stderr
+    assert "train.bin: has changed since training started" in done.stdout, done.stderr

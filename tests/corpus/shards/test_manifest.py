@@ -94,7 +94,7 @@ def test_files_in_their_size_pass(dtype: Dtype, tmp_path: Path) -> None:
 def test_a_file_in_another_size_is_named(size: int, tmp_path: Path) -> None:
     write_files(tmp_path, MANIFEST)
     (tmp_path / TRAIN.file).write_bytes(bytes(size))
-    with pytest.raises(InputError, match=rf"train-00000\.bin: has {size} bytes, and the manifest says 200"):
+    with pytest.raises(InputError, match=rf"train-00000\.bin: has {size} bytes, but the manifest lists 200"):
         check_files(tmp_path, MANIFEST)
 
 
@@ -111,7 +111,7 @@ def test_a_link_out_of_the_corpus_is_refused(tmp_path: Path) -> None:
     write_files(corpus, MANIFEST)
     (corpus / TRAIN.file).rename(tmp_path / "elsewhere.bin")
     (corpus / TRAIN.file).symlink_to(tmp_path / "elsewhere.bin")
-    with pytest.raises(InputError, match="leads out of the corpus"):
+    with pytest.raises(InputError, match="points outside the corpus"):
         check_files(corpus, MANIFEST)
 
 

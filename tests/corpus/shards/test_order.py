@@ -206,5 +206,5 @@ def test_epochs_of_documents_differ_in_their_order(tmp_path: Path) -> None:
 
 
 def test_without_an_end_of_text_there_are_no_documents() -> None:
-    with pytest.raises(InputError, match="no id between documents"):
+    with pytest.raises(InputError, match="no token between documents"):
         Order(unread(100), 8, 0, documents=True)

@@ -35,7 +35,7 @@ def test_texts_with_little_in_them_give_a_smaller_one() -> None:
 
 
 def test_a_size_without_room_for_the_bytes_is_refused() -> None:
-    with pytest.raises(UsageError, match="at least 257 entries: 256 is too small"):
+    with pytest.raises(UsageError, match="at least 257 entries: 256 is too few"):
         train(REAL, 256)
 
 

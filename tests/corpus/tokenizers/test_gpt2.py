@@ -77,7 +77,9 @@ def test_a_damaged_list_is_not_believed(monkeypatch: pytest.MonkeyPatch, tmp_pat
     for data in (None, b"", b"garbage", bz2.compress(b"#version: 0.2\nJ ello\n"), whole[:-1]):
         if data is not None:
             path.write_bytes(data)
-        with pytest.raises(InputError, match=r"merges.bz2: GPT-2's vocabulary is missing or damaged; install nanopace"):
+        with pytest.raises(
+            InputError, match=r"merges.bz2: GPT-2's vocabulary is missing or damaged; reinstall nanopace"
+        ):
             merges_file()
 
 

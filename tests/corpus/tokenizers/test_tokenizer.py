@@ -165,15 +165,15 @@ def change(tokenizer: Tokenizer, tmp_path: Path, edit: Callable[[dict[str, objec
 @pytest.mark.parametrize(
     ("kind", "changes", "message"),
     [
-        ("gpt2", {"hash": "0" * 64}, "does not have the hash"),
-        ("bytes", {"hash": None}, "does not have the hash"),
-        ("chars", {"alphabet": ["a", "b"]}, "does not have the hash"),
+        ("gpt2", {"hash": "0" * 64}, "does not match its hash"),
+        ("bytes", {"hash": None}, "does not match its hash"),
+        ("chars", {"alphabet": ["a", "b"]}, "does not match its hash"),
         ("chars", {"alphabet": ["a", "a"]}, "no vocabulary"),
         ("chars", {"alphabet": ["ab"]}, "no vocabulary"),
         ("chars", {"alphabet": []}, "no vocabulary"),
         ("chars", {"alphabet": [1]}, "no vocabulary"),
         ("chars", {"alphabet": None}, "no vocabulary"),
-        ("bpe", {"merges": [["a", "b"]]}, "does not have the hash"),
+        ("bpe", {"merges": [["a", "b"]]}, "does not match its hash"),
         ("bpe", {"merges": [["a", "b"], ["a", "b"]]}, "no vocabulary"),
         ("bpe", {"merges": [["a"]]}, "no vocabulary"),
         ("bpe", {"merges": [["a", " "]]}, "no vocabulary"),
@@ -181,7 +181,7 @@ def change(tokenizer: Tokenizer, tmp_path: Path, edit: Callable[[dict[str, objec
         ("bpe", {"letters": ["a"]}, "no vocabulary"),
         ("bytes", {"kind": "words"}, "no vocabulary"),
         ("bytes", {"kind": ["bytes"]}, "no vocabulary"),
-        ("bytes", {"nanopace": 2}, "later version"),
+        ("bytes", {"nanopace": 2}, "newer version"),
     ],
 )
 def test_a_changed_file_is_refused(kind: str, changes: dict[str, object], message: str, tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_file_with_something_missing_is_refused(missing: str, tmp_path: Path) 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"model": {}}', "[" * 100_000, "\xff"])
 def test_another_file_of_that_name_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(text, encoding="latin-1")
-    with pytest.raises(InputError, match="not a tokenizer of nanopace"):
+    with pytest.raises(InputError, match="not a nanopace tokenizer"):
         load_tokenizer(tmp_path)
 
 

@@ -51,7 +51,7 @@ def test_the_verdict_on_the_card_has_told_of_its_power() -> None:
     assert [each.code for each in gpu_findings(run, "power_limited")] == ["throttled_heat"]
 
 
-@pytest.mark.parametrize("reason", ["sync_boost", "clock_setting", "of a later version"])
+@pytest.mark.parametrize("reason", ["sync_boost", "clock_setting", "of a newer version"])
 def test_other_reasons_are_in_the_figures_alone(reason: str) -> None:
     run = run_with(throttled={reason: 1.0})
     assert gpu_findings(run) == []

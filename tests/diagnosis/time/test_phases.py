@@ -81,7 +81,7 @@ def test_what_the_first_step_took_beyond_a_step_is_no_part_of_training() -> None
     assert phases.forward_backward_s == pytest.approx(0.88, abs=0.001)
     assert phases.data_s + phases.forward_backward_s + phases.optimizer_s == pytest.approx(wall.training_s)
     text = " ".join(render(diagnosis).split())
-    assert "start-up and compile 90.8% 11.0 s" in text
+    assert "start-up and compilation 90.8% 11.0 s" in text
     assert "– start-up 33.0% 4.00 s – compiling 49.5% 6.00 s – first steps 8.3% 1.00 s" in text
     assert "first steps" in render(diagnosis, format="html")
 
@@ -119,10 +119,10 @@ def test_the_parts_of_training_are_never_more_than_training(
 def test_the_reports_show_it() -> None:
     diagnosis = diagnose(measured())
     text = render(diagnosis)
-    for label in ("waiting for data", "forward and backward", "optimizer", "compiling", "logging and other"):
+    for label in ("waiting for data", "forward and backward", "optimizer", "compilation", "logging and other"):
         assert label in text
         assert label in render(diagnosis, format="html")
-    assert "Checkpoints were written beside training, in 5.00 s." in text
+    assert "Checkpoints were written in the background, in 5.00 s." in text
 
 
 @pytest.mark.parametrize(("logging_ms", "shown"), [(5.0, False), (240.0, True)])

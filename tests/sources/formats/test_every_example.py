@@ -88,6 +88,4 @@ def test_a_log_that_died_before_its_first_row_is_the_beginning_of_one(name: str)
         with pytest.raises(NotALog) as raised:
             open_runs(io.BytesIO(BEFORE_A_ROW[name].encode()))
         told = str(raised.value)
-    assert "the beginning of a training log" in told or re.search(
-        r"\b(one evaluation|\d+ evaluations), but no row", told
-    )
+    assert "the start of a training log" in told or re.search(r"\b(one evaluation|\d+ evaluations), but no row", told)

@@ -306,7 +306,7 @@ def test_the_command_line_explains_it(out: io.StringIO, tmp_path: Path, capsys: 
     assert main(["--lang", "en", "explain", str(log)]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("train.log · nanopace · 101 rows, iterations 0 to 1,000 · 20 min 0 s")
-    assert "The card took 0.200 kWh for this run, 600 W on average." in shown
+    assert "The card used 0.200 kWh for this run, 600 W on average." in shown
 
 
 TAIL = "val loss 3.2841, time 812.40ms, val error 0.0031"

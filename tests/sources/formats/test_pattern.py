@@ -150,13 +150,16 @@ def test_the_page_lists_every_group() -> None:
         (["("], "--pattern (: missing ): ("),
         ([r"(?P<iteration>\d+)(?=x) (?P<ms>\d+)"], "invalid perl operator: (?="),
         ([r"(\d+)\1"], r"invalid escape sequence: \1"),
-        (["step"], "no group is called iteration, as in (?P<iteration>\\d+)"),
-        ([STEP], "no group tells the time or the loss of a row"),
-        ([STEP + r" (?P<val>\S+)"], "no group tells the time or the loss of a row"),
-        ([STEP + r" (?P<tokens_per_s>\S+)"], "no group tells the time or the loss of a row"),
-        ([STEP + r" (?P<time>\S+)"], f"no group is called time; known are {', '.join(GROUPS)}"),
-        ([STEP + r" (?P<ms>\S+) (?P<s>\S+)"], "ms and s both tell the time; keep one"),
-        ([STEP + r" (?P<ms>\S+)", STEP + r" (?P<elapsed_s>\S+)"], "one of them times an iteration, and another"),
+        (["step"], "has no group named iteration, such as (?P<iteration>\\d+)"),
+        ([STEP], "no group captures a row's time or loss"),
+        ([STEP + r" (?P<val>\S+)"], "no group captures a row's time or loss"),
+        ([STEP + r" (?P<tokens_per_s>\S+)"], "no group captures a row's time or loss"),
+        ([STEP + r" (?P<time>\S+)"], f"unknown group time; use {', '.join(GROUPS)}"),
+        ([STEP + r" (?P<ms>\S+) (?P<s>\S+)"], "ms and s both capture the time; keep one"),
+        (
+            [STEP + r" (?P<ms>\S+)", STEP + r" (?P<elapsed_s>\S+)"],
+            "one pattern captures the time per iteration and another",
+        ),
     ],
 )
 def test_a_pattern_that_cannot_be_used(patterns: list[str], why: str) -> None:
@@ -175,7 +178,7 @@ def test_a_pattern_that_cannot_be_used(patterns: list[str], why: str) -> None:
         ("\nstep 1 time x\nstep 2 time y\n", "--pattern finds no numbers in line 2: step 1 time x"),
         (f"step {'9' * 50} time 1\n", "--pattern finds no numbers in line 1"),
         ("step 1 time -5\nstep 2 time 1e300\n", "--pattern finds no numbers in line 1"),
-        ("val 1 3.0\n", "--pattern finds evaluations, and no row"),
+        ("val 1 3.0\n", "--pattern finds evaluations but no training rows"),
     ],
 )
 def test_a_log_that_it_does_not_fit(text: str, why: str) -> None:

@@ -235,7 +235,7 @@ def test_gpt2_is_what_it_was() -> None:
         ({"without": "rope"}, "without='rope': recipe=gpt2 has nothing to leave out"),
         (
             {"recipe": "fast", "without": "rope,salt"},
-            "without must name ingredients of recipe=fast, not 'salt': it has muon",
+            "without must name ingredients of recipe=fast (muon), not 'salt'",
         ),
         ({"recipe": "fast", "parallel": "fsdp"}, "recipe=fast and parallel=fsdp exclude each other"),
         ({"recipe": "fast", "bias": True}, "recipe=fast has no biases"),

@@ -75,7 +75,7 @@ def test_gradients_bring_averages_along() -> None:
 
 
 def test_gradients_cannot_be_released_where_others_have_to_wait_for_them() -> None:
-    with pytest.raises(ConfigError, match="takes gradient_accumulation_steps=1, not 4"):
+    with pytest.raises(ConfigError, match="needs gradient_accumulation_steps=1, not 4"):
         TrainConfig(memory="gradients", gradient_accumulation_steps=4)
     with pytest.raises(ConfigError, match="memory=gradients and recipe=fast exclude each other"):
         TrainConfig(memory="gradients", gradient_accumulation_steps=1, recipe="fast")
@@ -101,5 +101,5 @@ def test_what_fits_where_gradients_need_not_be_kept(knobs: dict[str, Value], fit
 
 def test_a_name_that_is_none() -> None:
     known = "activation, hidden, attention, averages, gradients"
-    with pytest.raises(ConfigError, match=f"memory must be auto, or some of {known}"):
+    with pytest.raises(ConfigError, match=f"memory must be auto or any of {known}"):
         TrainConfig(memory="hiden")

@@ -60,7 +60,7 @@ def test_nanogpt_knows_every_name_or_passes_over_it(card: Card) -> None:
 def test_it_never_replaces_a_file_unasked(tmp_path: Path) -> None:
     target = tmp_path / "config.py"
     target.write_text("batch_size = 3\n")
-    with pytest.raises(InputError, match=r"config.py: is there already; --overwrite replaces it"):
+    with pytest.raises(InputError, match=r"config.py: already exists; --overwrite replaces it"):
         check_target(str(target), overwrite=False)
     with pytest.raises(InputError, match="exists"):  # somebody was quicker, after the check
         write_config(str(target), "batch_size = 4\n", overwrite=False)
@@ -71,7 +71,7 @@ def test_it_never_replaces_a_file_unasked(tmp_path: Path) -> None:
 
 
 def test_where_it_cannot_be_written(tmp_path: Path) -> None:
-    for path, said in ((tmp_path, "is a directory"), (tmp_path / "no" / "x.py", "there is no such directory")):
+    for path, said in ((tmp_path, "is a directory"), (tmp_path / "no" / "x.py", "no such directory")):
         with pytest.raises(InputError, match=said):
             check_target(str(path), overwrite=True)
     with pytest.raises(InputError, match=r"--write .*: "):

@@ -42,16 +42,16 @@ def test_a_shape() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("gpt3", "--model 'gpt3': unknown; known are gpt2, gpt2-medium, gpt2-large, gpt2-xl"),
+        ("gpt3", "--model 'gpt3': unknown; use gpt2, gpt2-medium, gpt2-large, gpt2-xl"),
         ("", "unknown"),
-        ("n_layer=6", "n_head, n_embd must be given, too"),
-        ("n_layer=6,n_head=5,n_embd=384", "384 is not one of 5"),
-        ("n_layer=6,n_layer=6,n_head=6,n_embd=384", "each once"),
-        ("n_layers=6,n_head=6,n_embd=384", "'n_layers=6' is not one of n_layer"),
+        ("n_layer=6", "also requires n_head, n_embd"),
+        ("n_layer=6,n_head=5,n_embd=384", "384 is not a multiple of 5"),
+        ("n_layer=6,n_layer=6,n_head=6,n_embd=384", "each given once"),
+        ("n_layers=6,n_head=6,n_embd=384", "'n_layers=6' must be one of n_layer"),
         ("n_layer=0,n_head=6,n_embd=384", "from 1 to 1000, not '0'"),
         ("n_layer=-1,n_head=6,n_embd=384", "not '-1'"),
         ("n_layer=9**9,n_head=6,n_embd=384", "not '9**9'"),
-        ("n_layer=6,n_head=6,n_embd=384,", "each once"),
+        ("n_layer=6,n_head=6,n_embd=384,", "each given once"),
     ],
 )
 def test_what_is_no_model(text: str, said: str) -> None:

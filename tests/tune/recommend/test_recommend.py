@@ -63,7 +63,7 @@ def test_what_is_recommended_fits_and_is_a_config(card: object) -> None:
     card = next(each for each in all_cards() if each is card)
     for model in NAMED.values():
         if not fits(card, model):
-            with pytest.raises(UsageError, match=r"does not fit on .* GiB where gradients are kept, and") as raised:
+            with pytest.raises(UsageError, match=r"does not fit on .* GiB if gradients are kept, but") as raised:
                 recommend(card, model)
             advice_holds(card, model, str(raised.value))
             continue
@@ -87,14 +87,14 @@ def advice_holds(card: Card, model: Model, said: str) -> None:
     elif smaller := re.search(r"--model (\S+),", said):
         assert fits(card, NAMED[smaller[1]])
     else:
-        assert "take fewer layers, a smaller block_size" in said
+        assert "use fewer layers, a smaller block_size" in said
 
 
 def test_a_model_whose_gradients_do_not_fit_takes_steps_of_one_micro_batch() -> None:
     model = find_model("n_layer=30,n_head=25,n_embd=1600")
     card = find_card("4070")
     with pytest.raises(
-        UsageError, match=r"takes 13\.8 GiB where gradients are kept, and there are 12; take --batch 3072"
+        UsageError, match=r"needs 13\.8 GiB if gradients are kept, but there are only 12; use --batch 3072"
     ):
         recommend(card, model)
     found = recommend(card, model, step_tokens=2048)
@@ -261,9 +261,9 @@ def test_too_little() -> None:
         recommend(find_card("4070"), NAMED["gpt2"], tokens=5000, step_tokens=8192)
     with pytest.raises(UsageError, match=r"--batch 1,000: less than one sequence of 1024 tokens"):
         recommend(find_card("4070"), NAMED["gpt2"], step_tokens=1000)
-    with pytest.raises(UsageError, match=r"there are 12; take --model gpt2-large, or a card with 23 GB and more"):
+    with pytest.raises(UsageError, match=r"there are only 12; use --model gpt2-large, or a card with 23 GB or more"):
         recommend(find_card("4070"), NAMED["gpt2-xl"])
-    with pytest.raises(UsageError, match="take fewer layers, a smaller block_size"):
+    with pytest.raises(UsageError, match="use fewer layers, a smaller block_size"):
         recommend(find_card("3050 laptop"), Model("small", 12, 12, 768, 65536, 50304))
 
 

@@ -276,7 +276,7 @@ def test_memory_that_is_full_is_an_upper_bound(tmp_path: Path, monkeypatch: pyte
     assert found.settings["batch_size"] == 16
     assert found.tokens_per_second[0] is None
     assert found.gain is None
-    with pytest.raises(UsageError, match="memory was full with every micro-batch"):
+    with pytest.raises(UsageError, match="memory ran out with every micro-batch"):
         tuned(Simulated(micro_batches(20.0, 5.0), wall=0), tmp_path / "c", monkeypatch)
 
 
@@ -295,9 +295,9 @@ def test_no_trial_is_begun_that_would_not_end_in_time(
 
 
 def test_a_budget_for_less_than_two_trials_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match=r"two trials: one takes .* s here; give --budget [0-9]+0s"):
+    with pytest.raises(UsageError, match=r"two trials: one takes .* s here; use --budget [0-9]+0s"):
         tuned(Simulated(micro_batches(10.0, 5.0)), tmp_path / "a", monkeypatch, budget_s=6)
-    with pytest.raises(UsageError, match="one trial alone takes longer"):
+    with pytest.raises(UsageError, match="a single trial takes longer"):
         tuned(Simulated(micro_batches(10.0, 500.0)), tmp_path / "b", monkeypatch, budget_s=6)
 
 
@@ -362,7 +362,7 @@ def test_without_a_config_the_machine_decides_once(tmp_path: Path, monkeypatch: 
 def test_a_config_that_does_not_train_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Simulated(lambda _: 100.0)
     machine.refused["batch_size"] = "no such corpus"
-    with pytest.raises(UsageError, match="does not train: no such corpus"):
+    with pytest.raises(UsageError, match="fails to train: no such corpus"):
         tuned(machine, tmp_path, monkeypatch)
 
 

@@ -63,8 +63,8 @@ def test_the_order_and_the_table_come_first() -> None:
     text = printed(runs(4))
     opening, table = text.split("\n\n")[:2]
     assert " ".join(opening.split()) == (
-        "The losses compare only if all runs train on the same data, which the logs do not say. "
-        "Ranked by best validation loss after 1 h 20 min: D, C, B, A."
+        "The losses are comparable only if all runs train on the same data, which the logs do not show. Ranked by "
+        "best validation loss after 1 h 20 min: D, C, B, A."
     )
     assert re.findall(r"^  ([A-D]) ", table, re.MULTILINE) == ["D", "C", "B", "A"]
     assert re.search(r"^  A +40\.0M .*100\.0k ", table, re.MULTILINE)
@@ -79,8 +79,8 @@ def test_six_runs_fit_on_two_screens(language: str) -> None:
 
 def test_a_sentence_is_said_once_for_all_pairs() -> None:
     text = " ".join(printed(runs(5)).split())
-    assert text.count("on the same machine, the difference is its doing") == 1
-    assert "A – B, C, D, E: Only n_embd differs" in text
+    assert text.count("on the same machine, it causes the difference") == 1
+    assert "A – B, C, D, E: n_embd is the only setting" in text
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -95,7 +95,7 @@ def test_details_of_pairs_with_verbose() -> None:
     out = io.StringIO()
     print_report(runs(3), words("en"), out=out, width=80, color=False, verbose=True)
     assert "What changed (A, C)" in out.getvalue()
-    assert "Best validation loss so far, at equal tokens, time and arithmetic (A, B)" in out.getvalue()
+    assert "Best validation loss so far, at equal tokens, time and compute (A, B)" in out.getvalue()
 
 
 def test_the_page_has_the_same_table_first() -> None:

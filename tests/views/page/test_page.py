@@ -200,7 +200,7 @@ def test_every_finding_is_said_once_but_for_what_the_answer_says_in_its_own_word
     in_the_answer = Explained(plainly, words("en")).report.said
     for finding in findings:
         sentence = plain(words("en").finding(finding.code, finding.numbers))
-        times = text.count(sentence) - text.count(f"Do: {sentence}")  # the answer has the best advice, too
+        times = text.count(sentence) - text.count(f"Try: {sentence}")  # the answer has the best advice, too
         assert times == 1 or (times == 0 and in_the_answer(finding)), finding.code
 
 
@@ -220,7 +220,7 @@ def test_what_the_cards_sensors_say_and_the_error_of_a_loss(run: Diagnosis) -> N
     loss = dataclasses.replace(run.loss, best_val=3.2841, best_val_error=0.0031)
     page = explain_page([dataclasses.replace(run, findings=findings, loss=loss)], words("en"))
     text = plain(Seen(page).text)
-    assert text.count("The card took 1.23 kWh for this run, 312 W on average.") == 1
+    assert text.count("The card used 1.23 kWh for this run, 312 W on average.") == 1
     assert "best validation 3.2841 ±0.0031" in text
 
 
@@ -228,7 +228,7 @@ def test_facts_have_their_origin_and_inferred_ones_a_mark(run: Diagnosis) -> Non
     facts = {"n_embd": Fact(384, "log"), "vocab_size": Fact(50304, "inferred", "first_loss")}
     text = plain(Seen(explain_page([dataclasses.replace(run, facts=facts)], words("en"))).text)
     assert "n_embd 384 from the log" in text
-    assert "vocab_size ~50304 inferred: from the loss of the untrained model" in text
+    assert "vocab_size ~50304 inferred: from the untrained model's loss" in text
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)

@@ -54,14 +54,14 @@ def _named(argument: str) -> list[Path]:
             # `**` matches a directory and what is in it: only the files count, or all would be found twice
             return [each for each in matching if each.is_file()] or matching
         raise InputError("{path}: no file matches", path=argument)
-    raise InputError("{path}: no such file, and no corpus of that name", path=argument)
+    raise InputError("{path}: there is no file or corpus of that name", path=argument)
 
 
 def _below(directory: Path) -> list[Path]:
     """The files below a directory, sorted. Hidden ones and links to directories are left out."""
     found = sorted(_readable(directory))
     if not found:
-        raise InputError("{path}: holds no text, .jsonl, .parquet or .zip", path=directory)
+        raise InputError("{path}: contains no text, .jsonl, .parquet or .zip files", path=directory)
     return found
 
 

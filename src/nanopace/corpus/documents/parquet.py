@@ -55,7 +55,7 @@ def texts_of_parquet(path: Path, text_field: str) -> Iterator[Document]:
                         yield Document(text.as_py(), str(path), at)
     except (TooDenseError, MemoryError):
         raise InputError(
-            "{path}: unpacks to more than {times} times its size, and no text does", path=path, times=DENSEST
+            "{path}: unpacks to more than {times} times its size, which no text does", path=path, times=DENSEST
         ) from None
     except (arrow.ArrowException, OSError, ValueError, ArithmeticError, LookupError) as error:
         raise _unreadable(path, str(error)) from None  # the last three: of names and numbers that make no sense
@@ -91,13 +91,13 @@ def _table(path: Path, text_field: str) -> Any:
 def _check_column(path: Path, schema: Any, text_field: str) -> None:
     if text_field not in schema.names:
         raise InputError(
-            "{path}: has no column {field}; say with --text_field where its text is: {known}",
+            "{path}: has no column {field}; use --text_field to name the column with the text: {known}",
             path=path,
             field=repr(text_field),
             known=listed(schema.names),
         )
     if str(schema.field(text_field).type) not in ("string", "large_string"):
-        raise InputError("{path}: the column {field} is not text", path=path, field=repr(text_field))
+        raise InputError("{path}: column {field} is not text", path=path, field=repr(text_field))
 
 
 def listed(names: list[str]) -> str:
@@ -117,8 +117,8 @@ def _rows_at_once(path: Path, chunk: Any) -> int:
             raise _unreadable(path, "the header of a page is damaged") from None
     if largest > _LARGEST_PAGE:
         raise InputError(
-            "{path}: has a page of {size} MB, and more than {most} MB are not read at once; "
-            "write it again with fewer rows in a row group",
+            "{path}: has a {size} MB page, but at most {most} MB are read at once; rewrite it with fewer rows per "
+            "row group",
             path=path,
             size=largest >> 20,
             most=_LARGEST_PAGE >> 20,

@@ -122,7 +122,7 @@ def _span(stream: BinaryIO, size: int, digest: int, held_out: bool | None, docum
         wanted = min(PIECE, size)
         data = rest + _read(stream, wanted - len(rest))
         if len(data) < wanted:
-            raise InputError("{path}: has changed while it was read; start again", path=document.name)
+            raise InputError("{path}: changed while being read; start again", path=document.name)
         cut = size if wanted == size else cut_between_words(data)
         text, replaced = decoded(data[:cut])
         if begins:

@@ -45,7 +45,8 @@ def documents(path: Path, text_field: str = "text") -> Iterator[Document]:
         yield from _archive(path, text_field)
     elif path.suffix.lower() in (PARQUET, ARCHIVE):  # a web page, mostly, that came in its place
         raise InputError(
-            "{path}: is not what its name says: it does not begin as {kind} does; get it again, or rename it",
+            "{path}: its content does not match its name: it does not start like {kind}; download it again or rename "
+            "it",
             path=path,
             kind=path.suffix.lower(),
         )
@@ -121,10 +122,10 @@ def _complaints(name: str) -> Iterator[None]:
     try:
         yield
     except EOFError:
-        raise InputError("{path}: is cut off; get it again", path=name) from None
+        raise InputError("{path}: is truncated; download it again", path=name) from None
     except (TooDenseError, MemoryError):
         raise InputError(
-            "{path}: unpacks to more than {times} times its size, and no text does", path=name, times=DENSEST
+            "{path}: unpacks to more than {times} times its size, which no text does", path=name, times=DENSEST
         ) from None
     except (OSError, ValueError, struct.error, zlib.error, lzma.LZMAError, zstandard.ZstdError, *of_archives) as error:
         raise InputError("{path}: cannot be read: {reason}", path=name, reason=str(error)) from None
@@ -156,7 +157,7 @@ def _field(line: bytes, text_field: str, name: str, number: int) -> bytes | None
         raise InputError("{path}: line {line} is not a JSON object", path=name, line=number)
     if text_field not in row:
         raise InputError(
-            "{path}: line {line} has no {field}; say with --text_field where its text is: {known}",
+            "{path}: line {line} has no {field}; use --text_field to name the field with the text: {known}",
             path=name,
             line=number,
             field=repr(text_field),
@@ -220,7 +221,7 @@ def _check_members(path: Path, archive: zipfile.ZipFile) -> None:
     end = 0
     for member in sorted(archive.infolist(), key=lambda member: member.header_offset):
         if member.header_offset < end:
-            raise InputError("{path}: cannot be read: members of the archive overlap", path=path)
+            raise InputError("{path}: cannot be read: archive members overlap", path=path)
         end = member.header_offset + _MEMBER_HEADER + member.compress_size
 
 

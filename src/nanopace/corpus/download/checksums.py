@@ -26,7 +26,7 @@ def read_checksums(directory: Path) -> dict[str, str]:
         raise unreadable(path, error) from None
     found = [_LINE.fullmatch(line) for line in lines]
     if None in found:
-        raise InputError("{path}: is damaged; remove it, and what is downloaded writes it anew", path=path)
+        raise InputError("{path}: is damaged; remove it, and the next download recreates it", path=path)
     return {match[2]: match[1] for match in found if match is not None}
 
 

@@ -196,14 +196,14 @@ class _Transfer:
         """Complain of what cannot be the file, before what is here already is touched."""
         if is_web_page(answer, begin):
             raise InputError(
-                "{host} answered with a web page instead of {url}; log in to the network, or mend the proxy or "
-                "HF_ENDPOINT, or put the file here yourself: {path}",
+                "{host} returned a web page instead of {url}; log in to the network, fix the proxy or HF_ENDPOINT, "
+                "or put the file here yourself: {path}",
                 **self._names(),
             )
         if self.sha256 is None:
             raise InputError(
-                "{host} does not say which sha256 {url} has, so nobody could tell whether it is the right file; "
-                "take another mirror, or put the file here yourself: {path}",
+                "{host} gives no sha256 for {url}, so the file could not be verified; use another mirror, or put the "
+                "file here yourself: {path}",
                 **self._names(),
             )
 
@@ -211,7 +211,7 @@ class _Transfer:
         free = shutil.disk_usage(self.target.parent).free
         if self.size is not None and self.size - here > free:
             raise InputError(
-                "{path}: {size} MB are still to come, and the disk has room for {free} MB",
+                "{path}: {size} MB still to download, but the disk has only {free} MB free",
                 path=self.target,
                 size=(self.size - here) // 1_000_000,
                 free=free // 1_000_000,
@@ -223,7 +223,7 @@ class _Transfer:
             return
         self.part.unlink()
         raise InputError(
-            "{url}: does not say how long it is, and {size} MB came without an end; they are removed",
+            "{url}: reports no length, and {size} MB arrived without end; they were removed",
             url=self.remote.url,
             size=here // 1_000_000,
         )
@@ -235,7 +235,7 @@ class _Transfer:
         if self.here() != (self.size or self.here()) or found != self.sha256:
             self.part.unlink()
             raise InputError(
-                "{url}: what came is not the file that was asked for (sha256 {found}); it is removed, try again",
+                "{url}: the download is not the expected file (sha256 {found}) and was removed; try again",
                 url=self.remote.url,
                 found=found,
             )
@@ -251,7 +251,7 @@ class _Transfer:
 
     def complaint(self, reason: str) -> InputError:
         return InputError(
-            "{host} does not give {url}: {reason}; try again later, or put the file here yourself: {path}",
+            "{host} does not serve {url}: {reason}; try again later, or put the file here yourself: {path}",
             reason=reason,
             **self._names(),
         )
@@ -272,7 +272,7 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(
-            "{path}: cannot be written: {reason}; mend that and run the same command again, and it goes on",
+            "{path}: cannot be written: {reason}; fix that and run the same command again to continue",
             path=path,
             reason=reason_of(error),
         ) from None

@@ -93,7 +93,7 @@ def python_files(root: Path | None = None) -> list[Path]:
         names = [name for name in files if name.endswith(".py") and not name.startswith("_sysconfigdata")]
         found += [path for name in names if (path := Path(folder, name)).is_file()]
     if not found:
-        raise InputError("{path}: has no source of the standard library; prepare files of your own", path=root)
+        raise InputError("{path}: does not contain the standard library's source; prepare files of your own", path=root)
     return sorted(found)
 
 

@@ -99,7 +99,7 @@ class CorpusWriter:
         for name, writer in self._splits.items():
             if not writer.tokens:
                 return InputError(
-                    "{path}: {documents} different documents leave no text for {split}; choose another --val_fraction",
+                    "{path}: {documents} distinct documents leave no text for {split}; choose another --val_fraction",
                     path=self._directory,
                     documents=self.counts.documents,
                     split=name,

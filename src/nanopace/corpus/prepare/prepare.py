@@ -80,7 +80,7 @@ def prepare(
                 return _prepare(inputs, directory, recipe, on_progress or (lambda _: None), began)
     except OSError as error:
         raise InputError(
-            "{path}: cannot be written: {reason}; mend that and run the same command again, and it goes on",
+            "{path}: cannot be written: {reason}; fix that and run the same command again to continue",
             path=error.filename or directory,
             reason=reason_of(error),
         ) from None
@@ -171,7 +171,7 @@ def _alone_in(directory: Path) -> Iterator[None]:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise InputError("{path}: another nanopace prepare is at work there", path=directory) from None
+                raise InputError("{path}: another nanopace prepare is running there", path=directory) from None
             except OSError:
                 pass  # a file system without locks
         yield
@@ -208,18 +208,20 @@ def _begun(directory: Path, inputs: Inputs) -> Provenance | None:
     if provenance is None:
         for name in (MANIFEST, "train.bin", "val.bin"):
             if os.path.lexists(directory / name):
-                raise InputError("{path}: holds another corpus ({name}); give another --out", path=directory, name=name)
+                raise InputError(
+                    "{path}: contains another corpus ({name}); choose another --out", path=directory, name=name
+                )
     elif provenance.fingerprint == inputs.earlier:  # what is finished stays as it is: somebody may be training on it
         manifest = _manifest(directory)
         if manifest is None or not manifest.complete:
             raise InputError(
-                "{path}: was begun by an earlier nanopace, which read line ends in another way; "
-                "start anew with --restart, or give another --out",
+                "{path}: was started by an older nanopace, which read line endings differently; start over with "
+                "--restart, or choose another --out",
                 path=directory,
             )
     elif provenance.fingerprint != inputs.fingerprint:
         raise InputError(
-            "{path}: holds a corpus of other files or settings; take those, or --restart, or another --out",
+            "{path}: contains a corpus made from other files or settings; use those, or --restart, or another --out",
             path=directory,
         )
     return provenance

@@ -59,4 +59,4 @@ class Provenance:
 
 
 def damaged(path: Path) -> InputError:
-    return InputError("{path}: is damaged; start anew with --restart", path=path)
+    return InputError("{path}: is damaged; start over with --restart", path=path)

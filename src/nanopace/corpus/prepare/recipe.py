@@ -38,10 +38,10 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.tokenizer not in TOKENIZERS:
             raise UsageError(
-                "--tokenizer {value}: there are {known}", value=self.tokenizer, known=", ".join(TOKENIZERS)
+                "--tokenizer {value}: unknown; choose from {known}", value=self.tokenizer, known=", ".join(TOKENIZERS)
             )
         if (self.vocab_size is not None) != (self.tokenizer == "bpe"):
-            raise UsageError("--vocab_size belongs to --tokenizer bpe: the others have theirs")
+            raise UsageError("--vocab_size is only for --tokenizer bpe: the others have a fixed vocabulary")
         if self.vocab_size is not None and self.vocab_size > _LARGEST_VOCABULARY:
             raise UsageError(
                 "--vocab_size must be at most {most}, not {value}", most=_LARGEST_VOCABULARY, value=self.vocab_size
@@ -69,7 +69,9 @@ class Inputs:
         return sum(self.sizes)
 
     def without_text(self) -> InputError:
-        return InputError("{path}: holds no text", path=self.files[0] if len(self.files) == 1 else self.files[0].parent)
+        return InputError(
+            "{path}: contains no text", path=self.files[0] if len(self.files) == 1 else self.files[0].parent
+        )
 
 
 def inputs_of(files: Sequence[Path], recipe: Recipe) -> Inputs:
@@ -81,7 +83,7 @@ def inputs_of(files: Sequence[Path], recipe: Recipe) -> Inputs:
         except OSError as error:
             raise unreadable(path, error) from None
         if not stat.S_ISREG(found.st_mode):
-            raise InputError("{path}: is not a file, and files are read more than once", path=path)
+            raise InputError("{path}: is not a regular file, and input is read more than once", path=path)
         sizes.append(found.st_size)
         times.append(found.st_mtime_ns)
     share = recipe.val_fraction

@@ -86,7 +86,8 @@ class Corpus:
             longest = max(shard.tokens for shard in split.shards)
             if longest <= block_size:
                 raise InputError(
-                    "{path}: too few {split} tokens: {tokens} in a row, and block_size = {block_size} needs one more",
+                    "{path}: too few {split} tokens: {tokens} in a row, but block_size = {block_size} needs one more "
+                    "than that",
                     path=self.directory,
                     split=name,
                     tokens=longest,
@@ -102,7 +103,7 @@ def find_corpus(dataset: str) -> Path:
     for directory in (Path(dataset), Path("data", dataset)):
         if (directory / MANIFEST).is_file() or _token_files(directory):
             return directory
-    raise InputError("{dataset}: no such corpus; make it with: nanopace prepare {dataset}", dataset=dataset)
+    raise InputError("{dataset}: no such corpus; create it with: nanopace prepare {dataset}", dataset=dataset)
 
 
 def open_corpus(directory: Path) -> Corpus:
@@ -118,7 +119,7 @@ def open_corpus(directory: Path) -> Corpus:
 def _open_own(directory: Path) -> Corpus:
     manifest = read_manifest(directory)
     if not manifest.complete:
-        raise InputError("{path}: is not finished; run nanopace prepare again, and it goes on", path=directory)
+        raise InputError("{path}: is not finished; run nanopace prepare again to continue", path=directory)
     check_files(directory, manifest)
     tokenizer = load_tokenizer(directory)
     known = (manifest.tokenizer_hash, manifest.vocab_size)
@@ -166,10 +167,10 @@ def _one_corpus(directory: Path) -> tuple[str, dict[SplitName, list[Path]]]:
     if "" in found:
         return "", found[""]
     if not found:
-        raise InputError("{path}: holds no corpus; make one with: nanopace prepare", path=directory)
+        raise InputError("{path}: contains no corpus; create one with: nanopace prepare", path=directory)
     if len(found) > 1:
         raise InputError(
-            "{path}: holds several corpora ({names}); give each its own directory",
+            "{path}: contains several corpora ({names}); give each its own directory",
             path=directory,
             names=", ".join(sorted(found)),
         )
@@ -195,7 +196,7 @@ def _check_ids(shard: Shard, vocab_size: int) -> None:
     beyond = first_beyond(shard, vocab_size) if largest >= vocab_size else None
     if beyond is not None:
         raise InputError(
-            "{path}: token {position} is {id}, and the model's vocabulary ends at {last}; set vocab_size",
+            "{path}: token {position} is {id}, but the model's vocabulary ends at {last}; set vocab_size",
             path=shard.path,
             position=beyond[0],
             id=beyond[1],

@@ -91,8 +91,8 @@ class FileFingerprint:
                 return
             if self._listed is not None and digest != self._listed:
                 raise InputError(
-                    "{path}: is damaged: it is not the file that the manifest lists; put that back, "
-                    "or make the corpus anew with nanopace prepare --restart",
+                    "{path}: is damaged: it is not the file the manifest lists; restore it, or recreate the corpus "
+                    "with nanopace prepare --restart",
                     path=self._path,
                 )
             if self._known is not None and digest != self._known:
@@ -102,7 +102,8 @@ class FileFingerprint:
 
     def _changed(self) -> InputError:
         return InputError(
-            "{path}: has changed since training began; put back the file that it was, and --init_from=resume goes on",
+            "{path}: has changed since training started; restore the original file, then continue with "
+            "--init_from=resume",
             path=self._path,
         )
 

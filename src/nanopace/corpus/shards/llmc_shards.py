@@ -38,12 +38,12 @@ def headed_shard(path: Path) -> Shard:
     if not header:
         raise InputError("{path}: is empty", path=path)
     if len(header) < HEADER_BYTES:
-        raise InputError("{path}: has {size} bytes, less than a header of llm.c", path=path, size=size)
+        raise InputError("{path}: has {size} bytes, less than an llm.c header", path=path, size=size)
     magic, version, tokens = struct.unpack_from("<3i", header)
     dtype = _KINDS.get((magic, version))
     if dtype is None:
         raise InputError(
-            "{path}: begins with {magic}, version {version}: not a file of tokens that is known here",
+            "{path}: starts with {magic}, version {version}: not a known token file",
             path=path,
             magic=magic,
             version=version,
@@ -51,7 +51,7 @@ def headed_shard(path: Path) -> Shard:
     expected = HEADER_BYTES + tokens * TOKEN_BYTES[dtype]
     if size != expected or tokens <= 0:
         raise InputError(
-            "{path}: its header counts {tokens} tokens, that is {expected} bytes, and it has {size}; fetch it again",
+            "{path}: its header promises {tokens} tokens, or {expected} bytes, but it has {size}; download it again",
             path=path,
             tokens=tokens,
             expected=expected,

@@ -76,7 +76,7 @@ def read_manifest(directory: Path) -> Manifest:
     path = directory / MANIFEST
     content = _read(path)
     if content.get("nanopace") != FORMAT:
-        raise InputError("{path}: is not a manifest that this version of nanopace reads", path=path)
+        raise InputError("{path}: this version of nanopace cannot read this manifest", path=path)
     try:
         return _manifest(content)
     except ValueError as field:
@@ -89,14 +89,14 @@ def check_files(directory: Path, manifest: Manifest) -> None:
         for entry in manifest.split(name):
             path = directory / entry.file
             if not path.is_file():
-                raise InputError("{path}: is missing, and the manifest lists it", path=path)
+                raise InputError("{path}: is missing, but the manifest lists it", path=path)
             if path.resolve().parent != directory.resolve():
-                raise InputError("{path}: leads out of the corpus", path=path)
+                raise InputError("{path}: points outside the corpus", path=path)
             expected = entry.tokens * TOKEN_BYTES[manifest.dtype]
             size = path.stat().st_size
             if size != expected:
                 raise InputError(
-                    "{path}: has {size} bytes, and the manifest says {expected}",
+                    "{path}: has {size} bytes, but the manifest lists {expected}",
                     path=path,
                     size=size,
                     expected=expected,

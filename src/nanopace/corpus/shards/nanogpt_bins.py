@@ -15,6 +15,6 @@ def raw_shard(path: Path) -> Shard:
         raise InputError("{path}: is empty", path=path)
     if size % 2:
         raise InputError(
-            "{path}: has an odd number of bytes ({size}), so these are not uint16 tokens", path=path, size=size
+            "{path}: has an odd number of bytes ({size}), so it does not hold uint16 tokens", path=path, size=size
         )
     return Shard(path, size // 2, "uint16")

@@ -131,7 +131,9 @@ class _Aligned:
 
     def __init__(self, split: Split, block_size: int, end_of_text: int | None) -> None:
         if end_of_text is None:
-            raise InputError("windows cannot begin at documents: this corpus' tokenizer has no id between documents")
+            raise InputError(
+                "windows cannot start at documents: this corpus's tokenizer has no token between documents"
+            )
         self._positions = np.concatenate(
             [
                 first + _aligned(shard, block_size, end_of_text)

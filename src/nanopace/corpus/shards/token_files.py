@@ -92,8 +92,8 @@ class Split:
                 self._read(number, rows, length)
         if self.vocab_size is not None and len(out) and (largest := int(out[:, :length].max())) >= self.vocab_size:
             raise InputError(
-                "{path}: holds the id {id}, and the vocabulary ends at {last}: its manifest is wrong; "
-                "make the corpus anew with nanopace prepare --restart",
+                "{path}: contains the id {id}, but the vocabulary ends at {last}: its manifest is wrong; recreate "
+                "the corpus with nanopace prepare --restart",
                 path=self.shards[0].path.parent,
                 id=largest,
                 last=self.vocab_size - 1,
@@ -115,7 +115,7 @@ class Split:
 
 
 def _cut(path: Path) -> InputError:
-    return InputError("{path}: ends before its last token: it was cut while it was read; put it back", path=path)
+    return InputError("{path}: ends before its last token: it was truncated while being read; restore it", path=path)
 
 
 @contextmanager
@@ -125,7 +125,7 @@ def _named(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(
-            "{path}: can no longer be read: {reason}; put it back, and --init_from=resume goes on",
+            "{path}: can no longer be read: {reason}; restore it, then continue with --init_from=resume",
             path=path,
             reason=reason_of(error),
         ) from None

@@ -78,7 +78,7 @@ def train(texts: Iterable[str], vocab_size: int) -> TrainedBpe:
     """The most frequent merges of these texts; fewer than asked for where the texts have no more."""
     if vocab_size < LEAST:
         raise UsageError(
-            "a trained vocabulary has at least {least} entries: {given} is too small", least=LEAST, given=vocab_size
+            "a trained vocabulary has at least {least} entries: {given} is too few", least=LEAST, given=vocab_size
         )
     library = _library((), ())
     from tokenizers.trainers import BpeTrainer

@@ -53,7 +53,7 @@ class Characters:
         if len(ids) and ids.min() < 0:
             stranger = text[int(np.argmax(ids < 0))]
             raise InputError(
-                "the character {character} is not in the alphabet of this corpus; prepare it again, or use bytes",
+                "character {character} is not in this corpus's alphabet; prepare the corpus again, or use bytes",
                 character=repr(stranger),
             )
         return ids

@@ -68,7 +68,7 @@ def merges_file() -> bytes:
     except (OSError, ValueError, EOFError):
         data = b""
     if hashlib.sha256(data).hexdigest() != _SHA256:
-        raise InputError("{path}: GPT-2's vocabulary is missing or damaged; install nanopace again", path=_MERGES)
+        raise InputError("{path}: GPT-2's vocabulary is missing or damaged; reinstall nanopace", path=_MERGES)
     return data
 
 

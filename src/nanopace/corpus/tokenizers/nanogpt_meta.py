@@ -42,7 +42,7 @@ def read_meta(path: Path) -> Meta:
         content = plain_dict(data)
     except ValueError as reason:
         raise InputError(
-            "{path}: only a dict of strings and integers is read, and nothing is executed: {reason}",
+            "{path}: only a dict of strings and integers is read; nothing is executed: {reason}",
             path=path,
             reason=str(reason),
         ) from None

@@ -90,7 +90,7 @@ def load_tokenizer(directory: Path) -> Tokenizer | None:
     except (KeyError, TypeError, ValueError, AssertionError):
         raise InputError("{path}: is damaged: no vocabulary can be read from it", path=path) from None
     if tokenizer.hash != content.get("hash"):
-        raise InputError("{path}: is damaged: its vocabulary does not have the hash that it names", path=path)
+        raise InputError("{path}: is damaged: its vocabulary does not match its hash", path=path)
     return tokenizer
 
 
@@ -104,9 +104,9 @@ def _of_nanogpt(path: Path) -> Tokenizer | None:
 def _read(path: Path) -> Mapping[str, Any]:
     content = read_object(path, _LARGEST_FILE)
     if content is None or "nanopace" not in content:
-        raise InputError("{path}: is not a tokenizer of nanopace", path=path)
+        raise InputError("{path}: is not a nanopace tokenizer", path=path)
     if content["nanopace"] != FORMAT:
-        raise InputError("{path}: is of a later version of nanopace", path=path)
+        raise InputError("{path}: was written by a newer version of nanopace", path=path)
     return content
 
 

@@ -77,7 +77,10 @@ def _facts(run: Diagnosis, state: State, price: Price | None, words: Words) -> I
         yield words.text("validation loss"), words.number(run.loss.last_val, 3)
     if run.slow_rows:
         slow = run.slow_rows[-1]
-        yield words.text("last slow iteration"), f"{words.count(slow.iteration)}: {made_of(slow, words)}"
+        yield (
+            words.text("last slow iteration"),
+            f"{words.count(slow.iteration)}: {made_of(slow, words, run.source.format)}",
+        )
     energy = run.gpu_use.energy_kwh if run.gpu_use is not None else None
     if energy is not None:
         yield words.text("energy"), f"{words.number(energy, 2)} kWh"

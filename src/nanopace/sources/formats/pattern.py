@@ -54,11 +54,13 @@ def compile_patterns(texts: Sequence[str]) -> tuple[LinePattern, ...]:
     patterns = tuple(map(_compiled, texts))
     if not any(_is_of_rows(each) for each in patterns):
         raise UsageError(
-            "--pattern: no group tells the time or the loss of a row: name one ms, s, it_per_s, elapsed_s or loss"
+            "--pattern: no group captures a row's time or loss; name one ms, s, it_per_s, elapsed_s or loss"
         )
     clocks = {each.time for each in patterns if each.time is not None}
     if len({name.startswith("elapsed") for name in clocks}) > 1:
-        raise UsageError("--pattern: one of them times an iteration, and another the time since the start")
+        raise UsageError(
+            "--pattern: one pattern captures the time per iteration and another the time since the start; use one kind"
+        )
     return patterns
 
 
@@ -89,11 +91,11 @@ def _compiled(text: str) -> LinePattern:
     named = {_name(name): index for name, index in expression.groupindex.items()}
     if unknown := sorted(named.keys() - {*GROUPS}):
         known = ", ".join(GROUPS)
-        raise UsageError("--pattern: no group is called {name}; known are {known}", name=unknown[0], known=known)
+        raise UsageError("--pattern: unknown group {name}; use {known}", name=unknown[0], known=known)
     if "iteration" not in named:
-        raise UsageError("--pattern {pattern}: no group is called iteration, as in (?P<iteration>\\d+)", pattern=text)
+        raise UsageError("--pattern {pattern}: has no group named iteration, such as (?P<iteration>\\d+)", pattern=text)
     if len(times := [name for name in TIMES if name in named]) > 1:
-        raise UsageError("--pattern: {one} and {other} both tell the time; keep one", one=times[0], other=times[1])
+        raise UsageError("--pattern: {one} and {other} both capture the time; keep one", one=times[0], other=times[1])
 
     def search(line: str) -> dict[str, str] | None:
         found = expression.search(line.encode())  # bytes: three times as fast

@@ -119,7 +119,7 @@ def make_plan(
     before, after = TrainConfig(**_known(a)).as_dict(), TrainConfig(**_known(b)).as_dict()  # type: ignore[arg-type]
     changed = [name for name in KNOBS if before[name] != after[name] and not _is_apart(name)]
     if not changed:
-        raise UsageError("both configs train the same: they differ in no knob that a run depends on")
+        raise UsageError("both configs train the same way: no setting that affects a run differs")
     groups = _together([(name,) for name in changed], [*_same_tokens(before, after), *together])
     groups = _valid(groups, before, after)
     players = tuple(
@@ -184,7 +184,7 @@ def _at_odds(
                     first, second = (one, other) if groups.index(one) < groups.index(other) else (other, one)
                     return first, second
             raise ConfigError(
-                "what lies between the two configs cannot be trained: {knobs} alone is at odds with the rest",
+                "the configs in between cannot be trained: {knobs} alone conflicts with the other settings",
                 knobs=", ".join(one),
             )
     return None

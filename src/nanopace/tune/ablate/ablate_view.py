@@ -52,26 +52,26 @@ def page(found: Ablation, title: str, words: Words) -> str:
 
 
 def _sections(found: Ablation, words: Words) -> list[Section]:
-    note = words.text("Times what it was. Effects multiply; those of all knobs make the whole.")
+    note = words.text("Factors relative to A. Effects multiply: all settings together make up the total.")
     table = Table(_rows(found, words), "llrrrr", _head(words))
-    sections = [Section("speed", words.text("Which knob did it"), (table, note))]
+    sections = [Section("speed", words.text("Which setting made the difference"), (table, note))]
     if found.loss is not None and found.losses is not None:
         rows = [
             (_named(player), _difference(share, words)) for player, share in zip(found.players, found.loss, strict=True)
         ]
-        together = (words.text("together"), words.number(found.losses[1] - found.losses[0], 4))
+        together = (words.text("all together"), words.number(found.losses[1] - found.losses[0], 4))
         sections.append(Section("loss", words.text("The loss"), [Table([*rows, together], "lr")]))
     return sections
 
 
 def _answer(found: Ablation, words: Words) -> str:
     a, b = found.tokens_per_second
-    return words.text(
-        "B trains {ratio} times as many tokens a second as A: {b} and {a}.",
-        ratio=words.number(b / a, 3),
-        a=words.si(a),
-        b=words.si(b),
-    )
+    speeds = {"a": words.si(a), "b": words.si(b)}
+    if b < a:
+        return words.text(
+            "B is {share} slower than A: {b} against {a} tokens/s.", share=words.percent(1 - b / a), **speeds
+        )
+    return words.text("B is {ratio}x as fast as A: {b} against {a} tokens/s.", ratio=words.number(b / a, 3), **speeds)
 
 
 def _head(words: Words) -> tuple[str, ...]:
@@ -124,29 +124,27 @@ def _verdict(found: Ablation, words: Words) -> list[str]:
     if not showing:
         return [
             words.text(
-                "No effect is larger than the spread of repeated runs, so nothing is concluded: give more --repeats or "
-                "--steps, or a machine on which nothing else runs."
+                "No effect exceeds the spread of repeated runs, so there is no conclusion: use more --repeats or "
+                "--steps, or an otherwise idle machine."
             )
         ]
     showing.sort(key=lambda number: -abs(found.speed[number].value))
     said = [_sentence(found, number, words) for number in showing]
     quiet = [_named(player) for number, player in enumerate(found.players) if number not in showing]
     if quiet:
-        said.append(
-            words.text("No effect on the speed that could be told from the spread: {knobs}.", knobs=", ".join(quiet))
-        )
+        said.append(words.text("No effect on speed beyond the spread: {knobs}.", knobs=", ".join(quiet)))
     if found.sampled:
-        said.append(words.text("Some orders of the changes were measured, and not all combinations."))
+        said.append(words.text("Only some orders of the changes were measured, not all combinations."))
     return said
 
 
 def _sentence(found: Ablation, number: int, words: Words) -> str:
     knobs, faster = _named(found.players[number]), times(found.speed[number].value, words)
     if found.flops is None or found.utilisation is None or abs(found.flops[number].value) < _NO_MORE:
-        return words.text("{knobs} made it {times} times as fast.", knobs=knobs, times=faster)
+        return words.text("{knobs} changed the speed by a factor of {times}.", knobs=knobs, times=faster)
     return words.text(
-        "{knobs} made it {times} times as fast: a token costs {cost} times as much arithmetic, and the machine does "
-        "{used} times as much of it in a second.",
+        "{knobs} changed the speed by a factor of {times}: a token costs {cost}x the compute, and the machine does "
+        "{used}x the compute per second.",
         knobs=knobs,
         times=faster,
         cost=times(found.flops[number].value, words),

@@ -38,7 +38,7 @@ def budget_of(model: Model, dataset: Dataset, tokens: int | None = None, step_to
     step = _default_step(asked, model.block_size) if step_tokens is None else step_tokens
     if step < model.block_size:
         raise UsageError(
-            "--batch {tokens}: less than one sequence of {block_size} tokens; give more",
+            "--batch {tokens}: less than one sequence of {block_size} tokens; increase it",
             tokens=f"{step:,}",
             block_size=model.block_size,
         )
@@ -46,13 +46,13 @@ def budget_of(model: Model, dataset: Dataset, tokens: int | None = None, step_to
     per_step = sequences * model.block_size
     if asked < model.block_size:
         raise UsageError(
-            "--tokens {tokens}: less than one sequence of {block_size} tokens; give more",
+            "--tokens {tokens}: less than one sequence of {block_size} tokens; increase it",
             tokens=f"{asked:,}",
             block_size=model.block_size,
         )
     if asked < per_step:
         raise UsageError(
-            "--tokens {tokens}: less than one step of {step}; give more, or a smaller --batch",
+            "--tokens {tokens}: less than one step of {step}; use more, or a smaller --batch",
             tokens=f"{asked:,}",
             step=f"{per_step:,}",
         )

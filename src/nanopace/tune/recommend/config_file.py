@@ -63,9 +63,9 @@ def check_target(path: str, *, overwrite: bool) -> None:
     if os.path.isdir(path):
         raise InputError("--write {path}: is a directory", path=path)
     if not os.path.isdir(os.path.dirname(path) or "."):
-        raise InputError("--write {path}: there is no such directory", path=path)
+        raise InputError("--write {path}: no such directory", path=path)
     if os.path.lexists(path) and not overwrite:
-        raise InputError("--write {path}: is there already; --overwrite replaces it", path=path)
+        raise InputError("--write {path}: already exists; --overwrite replaces it", path=path)
 
 
 def write_config(path: str, text: str, *, overwrite: bool) -> None:

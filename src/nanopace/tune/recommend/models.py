@@ -74,7 +74,7 @@ def find_model(text: str, vocab_size: int | None = None) -> Model:
     if name in NAMED:
         return in_vocabulary(NAMED[name], vocab_size)
     raise UsageError(
-        "--model {model}: unknown; known are {known}, 124M to 1.5B, or n_layer=12,n_head=12,n_embd=768",
+        "--model {model}: unknown; use {known}, 124M to 1.5B, or n_layer=12,n_head=12,n_embd=768",
         model=shown(text),
         known=", ".join(NAMED),
     )
@@ -86,7 +86,7 @@ def _by_shape(text: str, vocab_size: int | None) -> Model:
         name, _, value = (each.strip() for each in part.partition("="))
         if name not in _LARGEST or name in given:
             raise UsageError(
-                "--model: {part} is not one of {known}, each once", part=shown(part), known=", ".join(_LARGEST)
+                "--model: {part} must be one of {known}, each given once", part=shown(part), known=", ".join(_LARGEST)
             )
         if not re.fullmatch(r"[0-9]{1,9}", value) or not 1 <= int(value) <= _LARGEST[name]:
             raise UsageError(
@@ -98,10 +98,10 @@ def _by_shape(text: str, vocab_size: int | None) -> Model:
         given[name] = int(value)
     missing = [name for name in ("n_layer", "n_head", "n_embd") if name not in given]
     if missing:
-        raise UsageError("--model: {missing} must be given, too", missing=", ".join(missing))
+        raise UsageError("--model: also requires {missing}", missing=", ".join(missing))
     if given["n_embd"] % given["n_head"]:
         raise UsageError(
-            "--model: n_embd must be a multiple of n_head: {n_embd} is not one of {n_head}",
+            "--model: n_embd must be a multiple of n_head: {n_embd} is not a multiple of {n_head}",
             n_embd=given["n_embd"],
             n_head=given["n_head"],
         )

@@ -206,22 +206,22 @@ def does_not_fit(card: Card, model: Model) -> UsageError:
     }
     if most:
         return UsageError(
-            "{model} does not fit on {card}: one sequence takes {needed} GiB where gradients are kept, and there are "
-            "{memory}; take --batch {tokens} or less, so that a step is one micro-batch, or a card with {room} GB and "
-            "more",
+            "{model} does not fit on {card}: one sequence needs {needed} GiB if gradients are kept, but there are "
+            "only {memory}; use --batch {tokens} or less, so that a step is one micro-batch, or a card with {room} "
+            "GB or more",
             tokens=most * model.block_size,
             **values,
         )
     if smaller:
         return UsageError(
-            "{model} does not fit on {card}: one sequence takes {needed} GiB where gradients are kept, and there are "
-            "{memory}; take --model {smaller}, or a card with {room} GB and more",
+            "{model} does not fit on {card}: one sequence needs {needed} GiB if gradients are kept, but there are "
+            "only {memory}; use --model {smaller}, or a card with {room} GB or more",
             smaller=smaller[-1].name,
             **values,
         )
     return UsageError(
-        "{model} does not fit on {card}: one sequence takes {needed} GiB where gradients are kept, and there are "
-        "{memory}; take fewer layers, a smaller block_size, or a card with {room} GB and more",
+        "{model} does not fit on {card}: one sequence needs {needed} GiB if gradients are kept, but there are only "
+        "{memory}; use fewer layers, a smaller block_size, or a card with {room} GB or more",
         **values,
     )
 

@@ -98,7 +98,7 @@ def _settings(found: Recommendation, words: Words) -> list[str]:
             )
         )
     else:
-        said.append(words.text("How fast it would be, is unknown."))
+        said.append(words.text("Its speed is unknown."))
     return said
 
 
@@ -108,7 +108,7 @@ def _loss(found: Recommendation, words: Words) -> list[str]:
         return []
     return [
         words.text(
-            "Loss at the end: about {loss} ({losses}), an estimate.",
+            "Estimated final loss: about {loss} ({losses}).",
             loss=words.number(found.loss.expected, 2),
             losses=span(found.loss, lambda x: words.number(x, 2), words),
         )
@@ -126,7 +126,7 @@ def _models(candidates: Sequence[Candidate], words: Words, writer: TerminalWrite
         rate = middle(each.found.tokens_per_s, words.si)
         rows.append((name, size, batch, rate, middle(each.found.seconds, words.duration)))
     head = ("", words.fact("parameters"), words.text("micro-batch"), words.text("tokens/s"), words.text("time"))
-    writer.heading(words.text("Models that could be trained"))
+    writer.heading(words.text("Models for this card"))
     writer.table(Table(rows, "lrrrr", head))
 
 
@@ -136,7 +136,7 @@ def _fitting(found: Recommendation, words: Words, writer: TerminalWriter) -> Non
         if rung.trainer == "nanogpt":
             name = "nanoGPT"
         else:
-            name = " + ".join(rung.steps) if rung.steps else words.text("nanopace, nothing saved")
+            name = f"+ {words.memory_step(rung.steps[-1])}" if rung.steps else words.text("nanopace, everything kept")
         chosen = rung.trainer == "nanopace" and rung.steps == found.ladder
         taken = words.text("recommended: {batch}", batch=str(found.batch_size)) if chosen else ""
         rows.append((name, words.count(rung.micro_batch), Cell(taken, "green")))
@@ -145,7 +145,7 @@ def _fitting(found: Recommendation, words: Words, writer: TerminalWriter) -> Non
     used = words.number(found.memory_bytes / GIB, 1)
     writer.line(
         words.text(
-            "As recommended, a step takes about {used} of {memory} GiB.",
+            "With the recommended settings, a step takes about {used} of {memory} GiB.",
             used=used,
             memory=words.number(found.memory_gb),
         )
@@ -153,7 +153,7 @@ def _fitting(found: Recommendation, words: Words, writer: TerminalWriter) -> Non
 
 
 def _speed(found: Recommendation, words: Words, writer: TerminalWriter) -> None:
-    budget = words.text("to {tokens} tokens", tokens=words.si(found.tokens, digits=2))
+    budget = words.text("time to {tokens} tokens", tokens=words.si(found.tokens, digits=2))
     rows = _ranges(
         (words.text("tokens/s, nanopace"), found.tokens_per_s, words.si),
         (words.text("tokens/s, nanoGPT"), found.nanogpt_tokens_per_s, words.si),
@@ -189,7 +189,7 @@ def _together(found: Recommendation, words: Words, writer: TerminalWriter) -> No
         for each in found.together
     ]
     head = (words.text("cards"), words.text("micro-batch"), words.text("tokens/s"), words.text("time"), "")
-    writer.heading(words.text("One card, and several"))
+    writer.heading(words.text("One card and several"))
     writer.table(Table(rows, "rrrrl", head))
 
 
@@ -199,11 +199,11 @@ def _knobs(found: Recommendation, words: Words, writer: TerminalWriter) -> None:
         for choice in found.knobs
         if choice.knob not in ("out_dir", "lr_decay_iters")
     ]
-    writer.heading(words.text("Settings, and why"))
+    writer.heading(words.text("Settings and reasons"))
     writer.table(Table(rows, "Lrl"))
     writer.line(
         words.text(
-            "Evaluations and checkpoints take {ours} of the time, with nanoGPT {theirs}.",
+            "Evaluations and checkpoints take {ours} of the time, {theirs} with nanoGPT.",
             ours=words.percent(found.evaluation_share, 2),
             theirs=words.percent(found.nanogpt_evaluation_share, 2),
         )

@@ -58,10 +58,10 @@ def _figures(words: Words, *, several: bool) -> list[tuple[str, Callable[[Recomm
         return middle(last.seconds if last.count == _EIGHT else None, words.duration)
 
     return [
-        (words.text("memory"), lambda found: f"{words.number(found.memory_gb)}\u00a0GB"),
+        (words.text("memory"), lambda found: words.size(found.memory_gb)),
         (words.text("model"), lambda found: found.model.name),
         (words.text("micro-batch"), lambda found: f"{found.batch_size} × {found.accumulation}"),
-        (words.text("largest: nothing saved / all / nanoGPT"), largest),
+        (words.text("largest: all kept / all saved / nanoGPT"), largest),
         (words.text("tokens/s, nanopace"), lambda found: middle(found.tokens_per_s, words.si)),
         (words.text("range"), lambda found: span(found.tokens_per_s, words.si, words)),
         (words.text("tokens/s, nanoGPT"), lambda found: middle(found.nanogpt_tokens_per_s, words.si)),

@@ -91,7 +91,7 @@ def tune(given: Changed | None, folder: Path, budget_s: float, tell: Callable[[T
     count = pick(search.probes)
     if count is None:
         least = min(search.probes)
-        raise UsageError("memory was full with every micro-batch that was tried, down to {count}", count=least)
+        raise UsageError("memory ran out with every micro-batch tried, down to {count}", count=least)
     best = _micro_batch(count, sequences, config.batch_size)
     best, knobs = try_knobs(trials, best, knobs_to_try(config, event.gpu is not None))
     begin = len(trials.tried)
@@ -126,16 +126,18 @@ def _first(trials: TrialRunner, budget_s: float) -> RunEvent:
     """The given config as it is: what it is, whether it trains at all, and how long a trial takes."""
     pilot = trials.run({})
     if pilot.failure == "time":
-        raise UsageError("--budget {budget:g}s: one trial alone takes longer here; give more", budget=budget_s)
+        raise UsageError(
+            "--budget {budget:g}s: a single trial takes longer than that here; increase it", budget=budget_s
+        )
     if pilot.failure == "error":
-        raise UsageError("the given config does not train: {said}", said=pilot.said)
+        raise UsageError("the given config fails to train: {said}", said=pilot.said)
     event = trials.introduced({})
     if event is None:
-        raise UsageError("the given config does not train: {said}", said=pilot.said)
+        raise UsageError("the given config fails to train: {said}", said=pilot.said)
     if pilot.worked and not trials.affords({}):
         enough = 10 * math.ceil((pilot.seconds + 8 * trials.trial_s) / 10)
         raise UsageError(
-            "--budget {budget:g}s is too short for two trials: one takes {trial:.1f} s here; give --budget {enough}s",
+            "--budget {budget:g}s is too short for two trials: one takes {trial:.1f} s here; use --budget {enough}s",
             budget=budget_s,
             trial=trials.trial_s,
             enough=enough,

@@ -27,7 +27,7 @@ def write(found: Tuned, words: Words, writer: TerminalWriter) -> None:
     for said in filter(None, [*(_of_knob(each, words) for each in found.knobs), *_of_the_micro_batch(found, words)]):
         writer.line(said, hanging=2)
     if found.found_out:
-        writer.heading(words.text("What the trainer finds out by itself"))
+        writer.heading(words.text("What the trainer finds out itself"))
         writer.table(Table([(Cell(name, "bold"), why) for name, why in found.found_out.items()], "ll"))
         for said in _of_the_data(found, words):
             writer.line(said, hanging=2)
@@ -38,7 +38,7 @@ def write(found: Tuned, words: Words, writer: TerminalWriter) -> None:
     writer.heading(words.text("Trials"))
     for said in _of_the_noise(found, words):
         writer.line(said, hanging=2)
-    head = ("", words.text("tokens/s"), words.text("step"), "", words.text("took"))
+    head = ("", words.text("tokens/s"), words.text("step"), "", words.text("duration"))
     writer.table(Table([_trial_row(each, words) for each in found.trials], "lrrrr", head))
 
 
@@ -59,21 +59,19 @@ def config_text(found: Tuned, source: str | None) -> str:
 def _answer(found: Tuned, words: Words) -> str:
     before, after = found.tokens_per_second
     if not found.changes:
-        return words.text(
-            "The given config is as fast as anything that was tried: {after} tokens/s.", after=words.si(after)
-        )
+        return words.text("The given config is as fast as anything tried: {after} tokens/s.", after=words.si(after))
     if before is None or found.gain is None:
         return words.text(
-            "The given config does not fit into memory; the chosen one trains {after} tokens/s.", after=words.si(after)
+            "The given config does not fit in memory; the chosen one trains at {after} tokens/s.", after=words.si(after)
         )
     if not found.gain.shows:
         return words.text(
-            "As fast as the given config, as far as trials can tell: {ratio} times ({interval}).",
+            "As fast as the given config, as far as the trials show: {ratio}x ({interval}).",
             ratio=times(found.gain.value, words),
             interval=interval(found.gain, words),
         )
     return words.text(
-        "{ratio} times as fast as the given config ({interval}): {after} tokens/s and {before}.",
+        "{ratio}x as fast as the given config ({interval}): {after} tokens/s against {before}.",
         ratio=times(found.gain.value, words),
         interval=interval(found.gain, words),
         after=words.si(after),
@@ -85,21 +83,21 @@ def _of_knob(trial: KnobTrial, words: Words) -> str:
     setting = f"{trial.knob}={trial.value}"
     if trial.verdict == "no_gain" and trial.speed is not None and trial.speed.error is None:
         return words.text(
-            "{setting} does not gain: {ratio} times in the one trial that it had.",
+            "{setting} does not help: {ratio}x in its one trial.",
             setting=setting,
             ratio=times(trial.speed.value, words),
         )
     if trial.verdict == "no_gain" and trial.speed is not None:
         return words.text(
-            "{setting} does not gain: {ratio} times ({interval}).",
+            "{setting} does not help: {ratio}x ({interval}).",
             setting=setting,
             ratio=times(trial.speed.value, words),
             interval=interval(trial.speed, words),
         )
     if trial.verdict == "failed":
-        return words.text("{setting} does not train: {said}", setting=setting, said=trial.said)
+        return words.text("{setting} fails to train: {said}", setting=setting, said=trial.said)
     if trial.verdict == "no_time":
-        return words.text("{setting} was not tried to the end: the budget is too short for it.", setting=setting)
+        return words.text("{setting} was not tried to the end: the budget is too short.", setting=setting)
     if trial.verdict == "no_compiler":
         return words.text("{setting} was not tried: there is no C++ compiler.", setting=setting)
     return ""
@@ -110,7 +108,7 @@ def _of_the_micro_batch(found: Tuned, words: Words) -> list[str]:
     if found.cost is not None:
         said.append(
             words.text(
-                "A micro-batch takes {fixed} whatever its size, and {each} for each sequence of {block} tokens.",
+                "A micro-batch takes {fixed} at any size, plus {each} per sequence of {block} tokens.",
                 fixed=words.ms(max(0.0, found.cost.fixed_ms)),
                 each=words.ms(found.cost.marginal_ms),
                 block=found.block_size,
@@ -119,14 +117,12 @@ def _of_the_micro_batch(found: Tuned, words: Words) -> list[str]:
     if found.predicted_wall is not None:
         said.append(
             words.text(
-                "Micro-batches of {count} and more were not tried: they are predicted not to fit into memory.",
+                "Micro-batches of {count} or more were not tried: they are not expected to fit in memory.",
                 count=found.predicted_wall,
             )
         )
     if not found.complete:
-        said.append(
-            words.text("The budget ended the search for the micro-batch; a larger --budget may find a better one.")
-        )
+        said.append(words.text("The micro-batch search ran out of budget; a larger --budget may find a better one."))
     return said
 
 
@@ -135,8 +131,8 @@ def _of_the_data(found: Tuned, words: Words) -> list[str]:
         return []
     share = words.percent(found.data_share)
     if found.data_share > _WAITING:
-        return [words.text("Steps wait for data {share} of their time.", share=share)]
-    return [words.text("Steps wait for data {share} of their time: one thread to gather it is enough.", share=share)]
+        return [words.text("Steps spend {share} of their time waiting for data.", share=share)]
+    return [words.text("Steps spend {share} of their time waiting for data: one loader thread is enough.", share=share)]
 
 
 def _of_the_noise(found: Tuned, words: Words) -> list[str]:
@@ -150,8 +146,8 @@ def _of_the_noise(found: Tuned, words: Words) -> list[str]:
         return []
     return [
         words.text(
-            "Trials of the same setting differ by up to {ratio} times: something else runs here, and small gains "
-            "do not show.",
+            "Trials of the same setting differ by up to {ratio}x: something else is running here, so small gains do "
+            "not show.",
             ratio=words.number(spread, 2),
         )
     ]
@@ -160,18 +156,18 @@ def _of_the_noise(found: Tuned, words: Words) -> list[str]:
 def _of_the_machine(measured: Calibration, utilisation: float | None, words: Words) -> list[str]:
     said = [
         words.text(
-            "Matrix products reach {peak} here, sustained in {dtype}, and {model} in this model's sizes.",
+            "Here, sustained {dtype} matrix products reach {peak}, and {model} at this model's sizes.",
             peak=words.tflops(measured.peak_tflops),
             dtype=measured.dtype,
             model=words.tflops(measured.model_tflops),
         )
     ]
     if utilisation is not None:
-        said.append(words.text("The chosen config does {share} of the latter.", share=words.percent(utilisation)))
+        said.append(words.text("The chosen config reaches {share} of the latter.", share=words.percent(utilisation)))
     if measured.sm_mhz is not None:
         said.append(words.text("The clock stayed at {clock} MHz.", clock=round(measured.sm_mhz)))
     if measured.throttle is not None:
-        said.append(words.text("It was held back by: {reasons}.", reasons=measured.throttle.replace(",", ", ")))
+        said.append(words.text("It was throttled by: {reasons}.", reasons=measured.throttle.replace(",", ", ")))
     return said
 
 
@@ -190,9 +186,9 @@ def _reason(change: Change, found: Tuned, words: Words) -> str:
     if change.reason == "micro_batch":
         return words.text("the smallest micro-batch within 2% of the fastest")
     if change.reason == "tokens_per_step":
-        return words.text("so that a step keeps its {tokens} tokens", tokens=found.sequences * found.block_size)
+        return words.text("so a step keeps its {tokens} tokens", tokens=found.sequences * found.block_size)
     speed = next(each.speed for each in found.knobs if each.knob == change.knob)
-    return words.text("{ratio} times as fast with it ({interval})", **_figures(speed, words))
+    return words.text("{ratio}x as fast with it ({interval})", **_figures(speed, words))
 
 
 def _figures(speed: Share | None, words: Words) -> dict[str, str]:
@@ -219,5 +215,5 @@ def setting_name(changed: Changed) -> str:
 
 
 def failure(code: str, words: Words) -> str:
-    said = {"memory": words.text("memory full"), "time": words.text("no time"), "error": words.text("failed")}
+    said = {"memory": words.text("out of memory"), "time": words.text("out of time"), "error": words.text("failed")}
     return said.get(code, UNKNOWN)

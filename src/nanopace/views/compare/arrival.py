@@ -45,8 +45,8 @@ def arrival_notes(arrival: Arrival, words: Words) -> tuple[str, str]:
         "unknown": words.text("Uncertainty: unknown; too few evaluations to see how they scatter."),
     }[arrival.error_basis]
     clock = words.text(
-        "The clock runs from the first step, with evaluations and checkpoints, without start-up and compilation; "
-        "between two evaluations the loss is taken for a straight line."
+        "Time counts from the first step, including evaluations and checkpoints but not start-up and compilation; "
+        "between two evaluations, the loss is interpolated linearly."
     )
     return (why, clock)
 

@@ -46,7 +46,7 @@ def figures(pair: Pair) -> Section:
         (words.text("tokens per second"), lambda d: d.throughput.tokens_per_s, words.si, "tokens_per_iteration"),
         (words.text("achieved"), achieved_of((a, b)), words.tflops, "flops_per_token"),
         (words.text("mfu of the card"), lambda d: d.mfu.card, lambda x: words.percent(x, 0), "flops_per_token"),
-        (words.text("evaluation and checkpoints"), lambda d: d.wall.overhead_share, lambda x: words.percent(x, 2), ""),
+        (words.text("evaluations and checkpoints"), lambda d: d.wall.overhead_share, lambda x: words.percent(x, 2), ""),
     )
     rows: list[Sequence[Text]] = []
     for label, of, shown, fact in known:
@@ -92,7 +92,7 @@ def _changes(pair: Pair, *, verbose: bool) -> Section:
     if found.unknown_knobs and pair.first(("compare_settings_unknown",)) is None:
         main = [knob for knob in found.unknown_knobs if verbose or knob in MAIN_KNOBS]
         if main:
-            blocks.append(words.text("Known of one run only: {knobs}.", knobs=", ".join(main)))
+            blocks.append(words.text("Known for one run only: {knobs}.", knobs=", ".join(main)))
         if len(main) < len(found.unknown_knobs):
             more = len(found.unknown_knobs) - len(main)
             blocks.append(words.plural("{n} more with --verbose.", "{n} more with --verbose.", more))
@@ -115,7 +115,7 @@ def _decomposition(pair: Pair) -> Section:
     blocks: list[str | Table] = []
     if parts.total is not None and parts.flops_per_token is None:
         blocks.append(
-            words.text("Unknown: FLOPs per token of both runs. Pass n_layer, n_embd, vocab_size, block_size and bias.")
+            words.text("Unknown: FLOPs per token for both runs. Pass n_layer, n_embd, vocab_size, block_size and bias.")
         )
     elif parts.total is not None:
         rows = [
@@ -128,12 +128,12 @@ def _decomposition(pair: Pair) -> Section:
 
 def parts_of_speed(parts: Decomposition, words: Words) -> list[tuple[str, float]]:
     """The known parts and their sum; the number of cards only where it differs."""
-    utilisation = words.text("use of the card") if parts.peak is not None else words.text("card and its use")
+    utilisation = words.text("card utilisation") if parts.peak is not None else words.text("card and its utilisation")
     named = (
         (words.fact("flops_per_token"), parts.flops_per_token),
         (words.fact("gpu_count"), parts.gpu_count or None),
         (utilisation, parts.utilisation),
-        (words.text("peak of the card"), parts.peak),
+        (words.text("card peak"), parts.peak),
         (words.text("tokens per second"), parts.total),
     )
     return [(label, part) for label, part in named if part is not None and part < _LARGEST_EXPONENT]
@@ -155,7 +155,7 @@ def _losses(pair: Pair, most: int | None) -> Section:
     points = (
         (words.text("tokens"), [(words.si(at.tokens, digits=2), at.a, at.b) for at in found.equal_tokens]),
         (words.text("time"), [(words.duration(at.seconds), at.a, at.b) for at in found.equal_time]),
-        (words.text("arithmetic"), [(words.flops(at.flops), at.a, at.b) for at in found.equal_flops]),
+        (words.text("compute"), [(words.flops(at.flops), at.a, at.b) for at in found.equal_flops]),
     )
 
     def row(where: str, a: float, b: float) -> Sequence[Text]:
@@ -169,9 +169,9 @@ def _losses(pair: Pair, most: int | None) -> Section:
         if known
     ]
     if blocks:
-        blocks.append(words.text("Between two evaluations the losses are interpolated."))
+        blocks.append(words.text("Between two evaluations, the losses are interpolated."))
         blocks += pair.rest((*LEARNING, "compare_risen"))
-    return Section("losses", words.text("Best validation loss so far, at equal tokens, time and arithmetic"), blocks)
+    return Section("losses", words.text("Best validation loss so far, at equal tokens, time and compute"), blocks)
 
 
 def _spread(points: Sequence[tuple[str, float, float]], most: int | None) -> Sequence[tuple[str, float, float]]:
@@ -187,12 +187,12 @@ def _open_questions(pair: Pair) -> Section:
     blocks: list[str | Line] = [*pair.lines(ATTRIBUTION)]
     if found.settling:
         blocks.append(
-            words.text("Runs that would settle it, each like {b} with one knob as in {a}:", a=pair.a, b=pair.b)
+            words.text("Runs that would settle it, each like {b} with one setting from {a}:", a=pair.a, b=pair.b)
         )
         for settling in found.settling:
             # Two knobs whose product stays the same go together: "16 × 32".
             knobs, values = settling.knob.split(" × "), str(settling.value).split(" × ")
             settings = ", ".join(f"{knob}={value}" for knob, value in zip(knobs, values, strict=False))
             blocks.append(Line((settings,), indent=2))
-        blocks.append(words.text("nanopace ablate A B starts them, with the two configs or runs for A and B."))
+        blocks.append(words.text("To start them: nanopace ablate A B, with the two configs or runs as A and B."))
     return Section("attribution", words.text("What can be attributed, and what cannot"), blocks)

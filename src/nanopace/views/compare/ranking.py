@@ -36,14 +36,16 @@ def headline(ranking: Ranking, words: Words) -> str:
     """What the runs are ranked by, and their order, as far as they have that figure."""
     by = ranking.by
     if by is None:
-        return words.text("These logs tell nothing that the runs could be ranked by.")
+        return words.text("These logs contain nothing to rank the runs by.")
     known = [each for each in ranking.runs if getattr(each, by) is not None]
     order = "".join((" = " if each.tied else ", ") + run_letter(each.run) for each in known).removeprefix(", ")
     if by == "tokens_per_s":
         return words.text("Ranked by tokens per second: {runs}.", runs=order)
     caveat = ""
     if not ranking.same_data:
-        caveat = words.text("The losses compare only if all runs train on the same data, which the logs do not say.")
+        caveat = words.text(
+            "The losses are comparable only if all runs train on the same data, which the logs do not show."
+        )
         caveat += " "
     if by == "loss_time":
         after = words.duration(ranking.seconds)
@@ -91,11 +93,11 @@ def table_notes(ranking: Ranking, words: Words) -> list[str]:
     if ranking.seconds is not None:
         notes.append(words.text("Loss at equal time: the best up to {time}.", time=seconds))
     if notes:
-        notes.append(words.text("Between two evaluations the losses are interpolated."))
+        notes.append(words.text("Between two evaluations, the losses are interpolated."))
     if any(each.tied for each in ranking.runs):
-        notes.append(words.text("= in the order: not clearly apart, by the noise of the evaluations."))
+        notes.append(words.text("= in the ranking: too close to separate, given the noise of the evaluations."))
     if any(each.ended for each in ranking.runs):
-        notes.append(words.text("A run that had ended by then keeps its best."))
+        notes.append(words.text("A run that ended before that keeps its best loss."))
     return [" ".join(notes)] if notes else []
 
 
@@ -161,8 +163,7 @@ def _arrivals(pairs: Sequence[Pair]) -> Section:
     if rows:
         head = ("", words.text("goal"), pairs[0].a, words.text("this run"), words.text("factor"), words.text("faster"))
         goal = words.text(
-            "Goal: the lowest loss that A and the run both reached. {unknown}: within the noise, or the noise is "
-            "unknown.",
+            "Goal: the lowest loss both A and the run reached. {unknown}: within the noise, or the noise is unknown.",
             unknown=UNKNOWN,
         )
         blocks = [Table(rows, "lrrrrr", head), goal, *_say_once(_found(pairs, ("compare_clock_incomplete",)))]
@@ -194,11 +195,11 @@ def _decompositions(pairs: Sequence[Pair]) -> Section:
     columns: Mapping[str, list[float | None]] = {
         words.fact("flops_per_token"): [pair.found.decomposition.flops_per_token for pair in known],
         words.fact("gpu_count"): [pair.found.decomposition.gpu_count or None for pair in known],
-        words.text("use of the card") if with_peak else words.text("card and its use"): [
+        words.text("card utilisation") if with_peak else words.text("card and its utilisation"): [
             (pair.found.decomposition.utilisation or 0.0) + (0.0 if with_peak else pair.found.decomposition.peak or 0.0)
             for pair in known
         ],
-        words.text("peak of the card"): [pair.found.decomposition.peak if with_peak else None for pair in known],
+        words.text("card peak"): [pair.found.decomposition.peak if with_peak else None for pair in known],
         words.text("tokens per second"): [pair.found.decomposition.total for pair in known],
     }
     kept = {name: parts for name, parts in columns.items() if any(part is not None for part in parts)}

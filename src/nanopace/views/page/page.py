@@ -164,7 +164,7 @@ def _slow(run: Diagnosis, words: Words, section: Section, link: str) -> dict[str
     assert isinstance(table, Table)
     links = [f"{link}{row.iteration}" for row, _ in zip(run.slow_rows, table.rows, strict=False)]
     return {
-        "groups": slow_groups(run.slow_rows, words),
+        "groups": slow_groups(run.slow_rows, words, run.source.format),
         "count": words.count(sum(row.count for row in run.slow_rows)),
         "every": table,
         "links": links,
@@ -261,15 +261,15 @@ def _timeline(run: Diagnosis, words: Words) -> list[dict[str, object]]:
             "cause": moment.cause,
             "start": f"{moment.start:.6f}",
             "width": f"{moment.width:.6f}",
-            "says": _moment_text(moment, words),
+            "says": _moment_text(moment, words, run.source.format),
         }
         for moment in wall_timeline.timeline(run)
     ]
 
 
-def _moment_text(moment: wall_timeline.Moment, words: Words) -> str:
+def _moment_text(moment: wall_timeline.Moment, words: Words, format: str) -> str:
     """Sleep is no cause of a slow row, but a part of the wall clock."""
-    name = words.phase(moment.cause) if moment.cause == "suspended" else words.cause(moment.cause)
+    name = words.phase(moment.cause) if moment.cause == "suspended" else words.cause(moment.cause, format)
     many = f"{words.count(moment.count)} × " if moment.count > 1 else ""
     return f"{many}{name}: {words.duration(moment.seconds)}"
 

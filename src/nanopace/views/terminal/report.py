@@ -75,7 +75,7 @@ def _draw_times(diagnosis: Diagnosis, words: Words, writer: TerminalWriter) -> N
     writer.line(line.bars)
     if line.causes:
         writer.line(Cell(line.marks.rstrip(), "bold"))
-        legend = [f"{LETTERS[cause]} {words.cause(cause)}" for cause in line.causes]
+        legend = [f"{LETTERS[cause]} {words.cause(cause, diagnosis.source.format)}" for cause in line.causes]
         writer.line(words.text("Slow rows: {legend}", legend=", ".join(legend)))
 
 

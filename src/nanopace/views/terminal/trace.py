@@ -47,8 +47,8 @@ def _write(summary: TraceSummary, words: Words, writer: TerminalWriter) -> None:
     writer.line(Cell(f"{summary.trace}: {name}", "bold"), indent=0)
     writer.line(_opening(summary, words))
     steps = summary.steps or 1
-    per_step = words.text("a step") if summary.steps else words.text("in all")
-    head = (words.text("kernels"), words.text("share"), per_step, words.text("launches"), words.text("the largest"))
+    per_step = words.text("per step") if summary.steps else words.text("in all")
+    head = (words.text("kernels"), words.text("share"), per_step, words.text("launches"), words.text("largest"))
     rows = [
         (
             words.text(CLASSES[each.name]),
@@ -73,11 +73,11 @@ def _write(summary: TraceSummary, words: Words, writer: TerminalWriter) -> None:
 def _opening(summary: TraceSummary, words: Words) -> str:
     window, busy = words.duration(summary.window_ms / 1000), words.percent(summary.busy_share)
     if summary.steps is None:
-        return words.text("{window}, of which the GPU was busy {busy}.", window=window, busy=busy)
+        return words.text("{window}, with the GPU busy for {busy}.", window=window, busy=busy)
     each = words.duration(summary.window_ms / 1000 / summary.steps)
     return words.plural(
-        "{n} step of {each}; the GPU was busy {busy} of {window}.",
-        "{n} steps of {each}; the GPU was busy {busy} of {window}.",
+        "{n} step of {each}; the GPU was busy for {busy} of {window}.",
+        "{n} steps of {each}; the GPU was busy for {busy} of {window}.",
         summary.steps,
         each=each,
         busy=busy,

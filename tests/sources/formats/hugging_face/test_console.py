@@ -185,14 +185,14 @@ def test_dicts_that_name_their_step() -> None:
 def test_without_bars_the_end_tells_the_steps() -> None:
     end = "{'train_runtime': 163.5, 'train_steps_per_second': 0.734, 'epoch': 1.2}"
     rows = [each for each in dicts_of(LOG) if "train_runtime" not in each]
-    with pytest.raises(NotALog, match="bars are missing"):
+    with pytest.raises(NotALog, match="without the progress bars"):
         read("\n".join([*rows, end]) + "\n")  # it may have stopped early, and the end would not say so
     rows = [each.replace("5e-05", f"{5e-05 * (1 - n / len(rows)) ** 2}") for n, each in enumerate(rows)]
     (run,) = read("\n".join([*rows, end]) + "\n")
     assert list(run.untimed_rows.iteration) == STEPS
     assert [each.iteration for each in run.evaluations] == [40, 80, 120]
     assert run.wall_ms == 163_500
-    with pytest.raises(NotALog, match="12 rows of Hugging Face Trainer, but the progress bars are missing"):
+    with pytest.raises(NotALog, match="12 Hugging Face Trainer rows, but without the progress bars"):
         read("\n".join(rows) + "\n")
 
 
@@ -216,7 +216,7 @@ def test_a_training_that_logs_no_loss() -> None:
     assert [(each.iteration, each.ms) for each in run.evaluations] == EVALUATED
     assert run.rows[5].loss is None
     assert len(read(log.replace(" 119/120 [", " 999999999999/120 ["))[0].rows) == 120
-    with pytest.raises(NotALog, match="a training of Hugging Face Trainer that logged no loss"):
+    with pytest.raises(NotALog, match="a Hugging Face Trainer run that logged no loss"):
         read(log[log.index("{'train_runtime'") :])
 
 

@@ -104,10 +104,10 @@ def test_losses_as_json_has_them(loss: str) -> None:
         (state(), "log: its log_history has no loss; there is nothing to explain"),
         (state({"loss": True, "step": 1}, {"loss": 2.0, "step": -1}), "has no loss"),
         (state({"loss": 2.0, "step": 10**30}, {"loss": 2.0}), "has no loss"),
-        (state(row(1))[:-9], "log: is no complete JSON: "),
-        ('{"log_history": [' + '{"a": ' * 100_000, "is no complete JSON"),
+        (state(row(1))[:-9], "log: is not complete JSON: "),
+        ('{"log_history": [' + '{"a": ' * 100_000, "is not complete JSON"),
         ('{"log_history": [' + "[" * 200_000, "nested too deeply"),
-        ('{"log_history": [1' + "0" * 5000 + "]}", "is no complete JSON"),
+        ('{"log_history": [1' + "0" * 5000 + "]}", "is not complete JSON"),
     ],
 )
 def test_what_cannot_be_read_is_refused_in_a_line(text: str, said: str) -> None:
@@ -119,7 +119,7 @@ def test_what_cannot_be_read_is_refused_in_a_line(text: str, said: str) -> None:
 
 def test_too_large_a_file_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer_state, "MOST_BYTES", 1 << 20)
-    with pytest.raises(InputError, match="of more than 1 MB is not read"):
+    with pytest.raises(InputError, match="is read up to 1 MB"):
         read(state(row(1)) + " " * (1 << 20))
 
 

@@ -104,7 +104,7 @@ def test_the_first_steps_are_left_out_of_the_final_time() -> None:
     diagnosis = diagnose(run)
     assert [row.iteration for row in diagnosis.slow_rows] == [1]
     said = " ".join(render(diagnosis, lang="en").split())
-    assert "set its clock to zero after iteration 10: its final time leaves out the 24.8 s" in said
+    assert "reset its clock after iteration 10: its final time leaves out the 24.8 s" in said
 
 
 def test_a_stall_stays_where_it_was() -> None:
@@ -145,8 +145,10 @@ def test_evaluations_alone_tell_the_time_of_an_iteration() -> None:
     assert diagnosis.wall.startup_s == pytest.approx(19.85, rel=0.02)
     assert {"rows_cover_several", "startup_of_several"} <= codes(diagnosis)
     said = " ".join(render(diagnosis, lang="en").split())
-    assert "The time of a row covers all iterations since the row before: it is read from a clock that runs on." in said
-    assert "The first 125 iterations took 38.6 s instead of 18.8 s: compile and warm-up." in said
+    assert (
+        "Each row's time covers all iterations since the previous row: it comes from a clock that never stops." in said
+    )
+    assert "The first 125 iterations took 38.6 s instead of 18.8 s: compilation and warm-up." in said
 
 
 def test_one_row_of_many_iterations_is_all_there_is() -> None:
@@ -238,7 +240,7 @@ def test_the_program_alone_is_no_log() -> None:
     """Its own lines look like rows, up to their braces."""
     text = simulate(Era(), even(100.0, 5)).text
     head = text[: text.index("step:0/5")]
-    with pytest.raises(NotALog, match="the beginning of a training log, but no row"):
+    with pytest.raises(NotALog, match="the start of a training log, but no row"):
         read(head)
     with pytest.raises(NotALog, match="one evaluation, but no row"):
         read(head + "step:0/5 val_loss:10.8258 train_time:0ms step_avg:0.02ms\n")

@@ -76,10 +76,10 @@ def test_a_history_of_whole_seconds() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("epoch,step,gen_loss,disc_loss\n0,1,2,3\n", "none of its series is surely the training loss"),
+        ("epoch,step,gen_loss,disc_loss\n0,1,2,3\n", "none of its series is certain to be the training loss"),
         ("epoch,step,gen_loss,disc_loss\n0,1,2,3\n", "it has disc_loss, epoch, gen_loss, step"),
-        ("epoch,step,train_loss\n", "the beginning of a training log"),
-        ("epoch,step,train_loss\n0,1,2.5", "the beginning of a training log"),  # a line that may be cut
+        ("epoch,step,train_loss\n", "the start of a training log"),
+        ("epoch,step,train_loss\n0,1,2.5", "the start of a training log"),  # a line that may be cut
         ("epoch,step,train_loss,val_loss\n0,1,,2.5\n", "none of its series"),
     ],
 )

@@ -129,7 +129,7 @@ def test_a_run_that_wandb_wrote(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (HEAD, "a run of W&B that logged nothing"),
+        (HEAD, "a W&B run that logged nothing"),
         (HEAD[:5], "logged nothing"),
         (framed([b"\xff\xff\xff"]), "logged nothing"),
         (history({"accuracy": 1}), "it has accuracy"),

@@ -69,7 +69,7 @@ class ConsoleReader:
             self._without_bars()
         if self._end and self._told.nothing:
             raise NotALog(
-                "{path}: a training of Hugging Face Trainer that logged no loss; there is nothing to explain",
+                "{path}: a Hugging Face Trainer run that logged no loss; there is nothing to explain",
                 path=self._builder.name,
             )
         runtime = to_number(self._end.get("train_runtime"))
@@ -195,8 +195,8 @@ class ConsoleReader:
         between = steps_between_logs(rows, self._end) if came_down else None
         if between is None:
             raise NotALog(
-                "{path}: {count} rows of Hugging Face Trainer, but the progress bars are missing, which have their "
-                "steps and times; try the trainer_state.json of the same run",
+                "{path}: {count} Hugging Face Trainer rows, but without the progress bars that carry steps and "
+                "times; try the same run's trainer_state.json",
                 path=self._builder.name,
                 count=len(rows),
             )

@@ -37,7 +37,7 @@ class TrainerStateReader:
             data += chunk
             if len(data) > MOST_BYTES:
                 raise InputError(
-                    "{path}: a trainer_state.json of more than {megabytes} MB is not read",
+                    "{path}: too large; a trainer_state.json is read up to {megabytes} MB",
                     path=self._builder.name,
                     megabytes=MOST_BYTES >> 20,
                 )
@@ -45,7 +45,7 @@ class TrainerStateReader:
             json.loads(data.decode("utf-8-sig", "replace"), object_hook=self._object)
         except (ValueError, RecursionError) as error:
             raise InputError(
-                "{path}: is no complete JSON: {reason}", path=self._builder.name, reason=_reason(error)
+                "{path}: is not complete JSON: {reason}", path=self._builder.name, reason=_reason(error)
             ) from None
         if not self._rows:
             raise NotALog("{path}: its log_history has no loss; there is nothing to explain", path=self._builder.name)

@@ -60,7 +60,7 @@ class History:
         losses = {record: loss for record, loss in self._column(train).items() if record in step_of}
         if train is None or not losses:
             raise NotALog(
-                "{path}: none of its series is surely the training loss by steps; it has {names}",
+                "{path}: none of its series is certain to be the training loss per step; it has {names}",
                 path=builder.name,
                 names=listed(self.names) or "none",
             )

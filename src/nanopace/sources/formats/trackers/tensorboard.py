@@ -34,7 +34,7 @@ class TensorboardReader:
                     history.add(at_s, {tag: value, "_step": float(step)})
         if not history.names:
             raise NotALog(
-                "{path}: an event file of TensorBoard without a single scalar; there is nothing to explain",
+                "{path}: a TensorBoard event file without any scalars; there is nothing to explain",
                 path=self._builder.name,
             )
         history.tell(self._builder, starts_s)
@@ -47,7 +47,7 @@ def _scalars(path: str, shown: str) -> Iterator[tuple[float, int, str, float]]:
         make_ndarray = import_module("tensorboard.util.tensor_util").make_ndarray
     except ImportError:
         raise InputError(
-            "{path}: reading an event file takes TensorBoard's own reader: pip install 'nanopace[tensorboard]'",
+            "{path}: reading event files needs TensorBoard's own reader: pip install 'nanopace[tensorboard]'",
             path=shown,
         ) from None
     logging.getLogger("tensorboard").setLevel(logging.CRITICAL)
@@ -61,7 +61,7 @@ def _scalars(path: str, shown: str) -> Iterator[tuple[float, int, str, float]]:
                         yield event.wall_time, event.step, value.tag, float(array.item())
     except Exception as error:  # its reader has no error of its own for what is no event
         raise InputError(
-            "{path}: TensorBoard's reader gives up on it: {reason}",
+            "{path}: TensorBoard's reader cannot read it: {reason}",
             path=shown,
             reason=" ".join(str(error).split())[:200],
         ) from None

@@ -38,7 +38,8 @@ class WandbReader:
             record_class = import_module("wandb.proto.wandb_internal_pb2").Record
         except ImportError:
             raise InputError(
-                "{path}: reading a run of W&B takes its library: pip install 'nanopace[wandb]'", path=self._builder.name
+                "{path}: reading a W&B run needs the wandb library: pip install 'nanopace[wandb]'",
+                path=self._builder.name,
             ) from None
         history, config = History(), dict[str, object]()
         for data in records(chunks):
@@ -52,9 +53,7 @@ class WandbReader:
             for update in (record.run.config.update, record.config.update):
                 config.update(_items(update))
         if not history.names:
-            raise NotALog(
-                "{path}: a run of W&B that logged nothing; there is nothing to explain", path=self._builder.name
-            )
+            raise NotALog("{path}: a W&B run that logged nothing; there is nothing to explain", path=self._builder.name)
         self._facts(config)
         history.tell(self._builder, 0.0)
 
