@@ -30,7 +30,7 @@ def read_price(text: str) -> Price:
     """ "0.35", "0.35/h", "0.30 EUR/kWh", "$2.49/h": by the hour where nothing else is said."""
     found = _PRICE.fullmatch(text)
     if found is None:
-        raise UsageError("--price {text}: is no price; examples: 0.35, 0.35/h, '0.30 EUR/kWh'", text=text)
+        raise UsageError("--price {text}: not a price; write 0.35, '$2.49/h' or '0.30 EUR/kWh'", text=text)
     before, amount, after, per = found.groups()
     unit: Literal["h", "kWh"] = "kWh" if (per or "h").lower() == "kwh" else "h"
     return Price(float(amount.replace(",", ".")), before or after or "", unit)

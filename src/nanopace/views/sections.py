@@ -109,7 +109,7 @@ def _group(words: Words, members: Sequence[SlowRow], format: str) -> Sequence[Te
     )
 
 
-def every_slow_row(rows: Sequence[SlowRow], words: Words, format: str | None = None) -> Table:
+def every_slow_row(rows: Sequence[SlowRow], words: Words, format: str) -> Table:
     """What each took, and what it is made of."""
     shown = [
         (

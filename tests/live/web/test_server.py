@@ -111,8 +111,8 @@ def test_a_port_that_is_taken(log: Path, capsys: pytest.CaptureFixture[str]) -> 
         (["--web", "--price=cheap"], "--price cheap: "),
         (["--web", "--port=70000"], "--port"),
         (["--web", "--host=no such host"], "--host no such host: "),
-        (["--price=1"], "--price: is for the page; add --web"),
-        (["--port=1"], "--port: is for the page; add --web"),
+        (["--price=1"], "--price needs --web"),
+        (["--port=1"], "--port needs --web"),
     ],
 )
 def test_what_cannot_be_right_is_one_line(

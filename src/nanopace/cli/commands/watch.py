@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     if args.web or args.open:
         return _watch_on_a_page(args, words, settings, complete)
     if given := next((name for name in ("host", "port", "price") if getattr(args, name) is not None), None):
-        raise UsageError("--{option}: is for the page; add --web", option=given)
+        raise UsageError("--{option} needs --web", option=given)
     if args.log is not None:
         return _start_and_watch(args, words, complete)
     if len(args.words) > 1:
@@ -197,7 +197,7 @@ def _watch_on_a_page(args: argparse.Namespace, words: Words, settings: Settings,
             if not os.path.exists(path):
                 if not os.path.isdir(os.path.dirname(path.rstrip("/")) or "."):
                     raise InputError("{path}: no such file", path=path)
-                _tell(words.text("{path}: is not there yet; waiting for it", path=path))
+                _tell(words.text("{path}: does not exist yet; waiting for it", path=path))
         show(Library(args.words, read, silent_s=args.silent))
         return 0
     watched: list[Watcher] = []

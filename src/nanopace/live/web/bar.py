@@ -77,10 +77,8 @@ def _facts(run: Diagnosis, state: State, price: Price | None, words: Words) -> I
         yield words.text("validation loss"), words.number(run.loss.last_val, 3)
     if run.slow_rows:
         slow = run.slow_rows[-1]
-        yield (
-            words.text("last slow iteration"),
-            f"{words.count(slow.iteration)}: {made_of(slow, words, run.source.format)}",
-        )
+        made = made_of(slow, words, run.source.format)
+        yield words.text("last slow iteration"), f"{words.count(slow.iteration)}: {made}"
     energy = run.gpu_use.energy_kwh if run.gpu_use is not None else None
     if energy is not None:
         yield words.text("energy"), f"{words.number(energy, 2)} kWh"
@@ -103,14 +101,14 @@ def _cost(run: Diagnosis, energy: float | None, price: Price | None, words: Word
     text = price.shown(cost, words)
     if run.ahead.eta_s and hours:
         whole = cost * (1 + run.ahead.eta_s / 3600 / hours)
-        text = words.text("{cost} so far, {whole} in the end", cost=text, whole=price.shown(whole, words))
+        text = words.text("{cost} so far, {whole} in total", cost=text, whole=price.shown(whole, words))
     yield words.text("cost"), text
 
 
 def _silence(log: Followed, state: State, words: Words) -> list[dict[str, object]]:
     if state != "silent" or log.quiet_s is None:
         return []
-    return [{"at": None, "says": words.text("Nothing new in the log for {time}.", time=words.duration(log.quiet_s))}]
+    return [{"at": None, "says": words.text("The log has been silent for {time}.", time=words.duration(log.quiet_s))}]
 
 
 def _alert(alert: Alert, report: Report, words: Words) -> dict[str, object]:

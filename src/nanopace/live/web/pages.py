@@ -52,7 +52,9 @@ class Pages:
                 "title": words.text("Training runs"),
                 "rows": rows,
                 "waiting": [
-                    words.error(log.error) if log.error is not None else words.text("{name}: no row yet", name=log.name)
+                    words.error(log.error)
+                    if log.error is not None
+                    else words.text("{name}: no log lines yet", name=log.name)
                     for log in self._library.waiting
                 ],
                 "heads": _heads(words),
@@ -100,7 +102,7 @@ def _compared(runs: Sequence[Diagnosis], words: Words) -> Page:
 def _heads(words: Words) -> dict[str, str]:
     return {
         "runs": words.text("Training runs"),
-        "compare": words.text("Compare the ticked runs"),
+        "compare": words.text("Compare selected runs"),
         "tick": words.text("compare"),
         "run": words.text("run"),
         "state": words.text("state"),
@@ -110,5 +112,5 @@ def _heads(words: Words) -> dict[str, str]:
         "speed": words.text("tokens per second"),
         "overhead": words.text("evaluation and checkpoints"),
         "total": words.text("wall clock"),
-        "none": words.text("No training run yet. This page shows the first one as soon as it logs a row."),
+        "none": words.text("No training run yet. The first one will appear here as soon as it logs an iteration."),
     }

@@ -47,7 +47,7 @@ def serve(
         date_header=False,
     )
     shown = _address(listening, host, token)
-    tell(words.text("Live page: {address} (Ctrl-C stops the page, never the training)", address=shown))
+    tell(words.text("Live page: {address} (Ctrl-C closes the page; the training run goes on)", address=shown))
     if ready is not None:
         ready(shown)
     with suppress(OSError, AttributeError):

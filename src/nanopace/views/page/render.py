@@ -134,8 +134,8 @@ def headings(words: Words) -> dict[str, str]:
         "alerts": words.text("Alerts"),
         "against": words.text("against"),
         "noscript": words.text("The charts need JavaScript. The tables say the same without it."),
-        "served": words.text("Live from nanopace {version}, which only reads the logs.", version=__version__),
-        "lost": words.text("The connection is lost. This page tries again every two seconds."),
+        "served": words.text("Served by nanopace {version}. It only reads the logs.", version=__version__),
+        "lost": words.text("Connection lost. Retrying every two seconds."),
         "made": words.text("Made by nanopace {version}. This file is complete: it loads nothing.", version=__version__),
     }
 
