@@ -62,7 +62,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     add_language(group)
     group.add_argument("--html", metavar="FILE", help="write one self-contained page, and print only the answer")
     group.add_argument(
-        "--open", action="store_true", help="open the page in the browser (without --html: a temporary file)"
+        "--open", action="store_true", help="open the page in the browser; without --html, a temporary file"
     )
     group.add_argument("--json", action="store_true", help="print JSON, identical in every language")
     group.add_argument("-v", "--verbose", action="store_true", help="list every slow iteration and every known fact")
