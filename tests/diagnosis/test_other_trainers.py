@@ -88,7 +88,7 @@ def test_who_cannot_compile_or_does_is_not_told_to(compiles: bool, known: bool |
     for code in ("utilisation_half_idle", "utilisation_mostly_idle"):
         assert ("compile" in said(run, Finding(code, {"card": 0.1, "card_name": "H100"}))) == mentioned
     startup = said(run, Finding("startup_compile", {"iteration": 0, "total_s": 9.0, "step_s": 1.0}))
-    assert ("compile" in startup) == compiles
+    assert ("compilation" in startup) == compiles
 
 
 @pytest.mark.parametrize(

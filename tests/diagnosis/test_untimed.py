@@ -104,7 +104,7 @@ def test_what_is_said_of_the_loss() -> None:
     codes = {finding.code for finding in found.findings}
     assert {"overfitting", "loss_spikes", "loss_noise", "training_loss_course"} <= codes
     assert numbers(found, "training_loss_course")["rows"] == 10
-    assert "over-fitting" in said(found).split("Where the time went")[0]
+    assert "overfitting" in said(found).split("Where the time went")[0]
     assert "0 ms" not in said(found)
 
 

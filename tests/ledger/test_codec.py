@@ -163,7 +163,7 @@ def test_what_is_not_as_the_format_says_is_damaged(line: str) -> None:
 
 
 def test_a_newer_major_version_is_refused_in_words() -> None:
-    with pytest.raises(InputError, match=r"format version 2\.0.*up to 1\.6.*update nanopace"):
+    with pytest.raises(InputError, match=r"format version 2\.0.*up to version 1\.6.*update nanopace"):
         from_json('{"event":"run","ledger":"2.0","whatever":1}')
     with pytest.raises(InputError, match="format version 123456789,"):
         from_json('{"event":"run","ledger":"123456789"}')

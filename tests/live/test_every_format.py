@@ -85,7 +85,7 @@ def test_every_byte_passes_and_every_row_is_read(name: str, size: int, tmp_path:
     assert re.sub(rb"# nanopace: [^\n]*\n", b"", shown) in (data, data + b"\n")
     if name in DOCUMENTS:
         assert shown.count(b"# nanopace: ") == 1
-        assert b"not lines of text: nanopace watch FILE follows it.\n" in shown
+        assert b"not lines of text; use nanopace watch FILE.\n" in shown
         return
     assert b"No training log" not in shown
     reader = watchers[0]._reader

@@ -20,11 +20,11 @@ def test_a_healthy_training_has_its_start_its_evaluations_and_its_status() -> No
     start, status, *evaluations = heard.texts
     assert start.startswith("Iteration 0 took 4.10 s instead of 100 ms: the first evaluation and the warm-up")
     assert status == (
-        "iteration 4 of 200, 2%, 19.6 s left without the evaluations, 81.9k tokens/s, 100.1 ms a step, "
+        "iteration 4 of 200, 2%, 19.6 s left without the evaluations, 81.9k tokens/s, 100.1 ms per step, "
         "42% of the RTX 4090, evaluation at 50 in 4.60 s"
     )
     assert evaluations == [
-        f"Iteration {at} is not slow training: evaluation + checkpoint 4.00 s, the step 100 ms." for at in (50, 100)
+        f"Iteration {at} is slow, but not because of training: evaluation + checkpoint 4.00 s, the step 100 ms." for at in (50, 100)
     ]
 
 
@@ -163,7 +163,7 @@ def test_lines_that_are_printed_twice_are_told_of_once() -> None:
     heard = Heard()
     heard.lines([line for line in rows(0, 120, took={60: 300.0}) for _ in range(2)])
     assert sum("Iteration 60 took" in text for text in heard.texts) == 1
-    assert sum("Iteration 100 is not slow" in text for text in heard.texts) == 1
+    assert sum("Iteration 100 is slow, but not because" in text for text in heard.texts) == 1
 
 
 def test_silence_counts_evaluations_and_its_end_is_told() -> None:
@@ -295,7 +295,7 @@ def test_several_processes_in_one_pipe_are_no_restarts() -> None:
 def test_ranks_are_told_apart() -> None:
     heard = Heard()
     heard.lines([f"[rank{rank}]: {line}" for line in rows(0, 100) for rank in range(4)])
-    assert any("Iteration 50 is not slow training" in text for text in heard.texts), "before the end"
+    assert any("Iteration 50 is slow, but not because of training" in text for text in heard.texts), "before the end"
     heard.watcher.finish(Close(closed=True))
     assert any("4 ranks write to this log" in text for text in heard.texts)
     assert not any("goes on from" in text for text in heard.texts)
@@ -362,7 +362,7 @@ def test_text_that_is_no_log() -> None:
     assert heard.said == []
     heard.watcher.finish(Close(closed=True))
     (said,) = heard.texts
-    assert said.startswith("No training log is in these lines; supported: logs from nanoGPT")
+    assert said.startswith("No training log found in these lines; supported: logs from nanoGPT")
 
 
 def test_lines_that_were_left_out_are_told_and_the_figures_that_need_them_are_not() -> None:

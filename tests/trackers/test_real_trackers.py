@@ -73,9 +73,9 @@ def environment(room: Path) -> dict[str, str]:
 
 
 def test_a_name_that_is_none() -> None:
-    with pytest.raises(UsageError, match="--log_to tensorbord: no such tracker; did you mean tensorboard"):
+    with pytest.raises(UsageError, match="--log_to tensorbord: unknown tracker; did you mean tensorboard"):
         make_tracker("tensorbord", "--log_to tensorbord")
-    with pytest.raises(UsageError, match="no such tracker; there are wandb, tensorboard, trackio, mlflow"):
+    with pytest.raises(UsageError, match="unknown tracker; choose from wandb, tensorboard, trackio, mlflow"):
         make_tracker("excel", "--log_to excel")
 
 

@@ -13,7 +13,7 @@ from ..thresholds import Holds, codes, threshold
 
 
 def turned(rise: float, error: float | None, before: int = 9) -> bool:
-    """Whether it is over-fitting if the last three losses lie so much above all before, at 2.0."""
+    """Whether it is overfitting if the last three losses lie so much above all before, at 2.0."""
     vals = [2.0] * before + [2.0 + rise] * 3
     evaluations = [Evaluation(100 * (k + 1), 1.9, val, val_error=error) for k, val in enumerate(vals)]
     run = Run("log", "nanogpt", Rows([Row(0, 1.0)]), tuple(evaluations))

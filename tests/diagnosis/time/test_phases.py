@@ -82,7 +82,7 @@ def test_what_the_first_step_took_beyond_a_step_is_no_part_of_training() -> None
     assert phases.data_s + phases.forward_backward_s + phases.optimizer_s == pytest.approx(wall.training_s)
     text = " ".join(render(diagnosis).split())
     assert "start-up and compilation 90.8% 11.0 s" in text
-    assert "– start-up 33.0% 4.00 s – compiling 49.5% 6.00 s – first steps 8.3% 1.00 s" in text
+    assert "– start-up 33.0% 4.00 s – compilation 49.5% 6.00 s – first steps 8.3% 1.00 s" in text
     assert "first steps" in render(diagnosis, format="html")
 
 
