@@ -307,9 +307,9 @@ def test_a_resumed_run_that_could_save_nothing_says_so(
     ("knobs", "says"),
     [
         ({"init_from": "nowhere/at/all"}, "--init_from=nowhere/at/all"),
-        ({"init_from": "resume"}, "no checkpoint is here to resume from"),
+        ({"init_from": "resume"}, "no checkpoint to resume from"),
         ({"device": "cuda"}, "torch finds no CUDA card here"),
-        ({"device": "gpu"}, "--device=gpu: is no device"),
+        ({"device": "gpu"}, "--device=gpu: unknown device"),
         ({"dataset": "no-such-data"}, "no-such-data"),
         ({"vocab_size": 100}, "vocab_size must be at least 257"),
         ({"block_size": 2000}, "2000|2001"),

@@ -205,7 +205,7 @@ def test_files_of_two_recipes_are_no_checkpoint(trained: Path) -> None:
     ):
         with pytest.raises(InputError, match=r"recipe=fast|says n_layer"):
             check_weights(here, weights, other)
-    with pytest.raises(InputError, match="does not belong to the weights beside it"):
+    with pytest.raises(InputError, match="does not belong to the weights next to it"):
         check_averages(here, averages, replace(shape, without="muon"))
     state = read_state(here)
     assert wrong_field(state) is None

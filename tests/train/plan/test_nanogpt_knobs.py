@@ -90,7 +90,7 @@ def test_a_flag_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert plan.reasons["defaults"] == f"nanoGPT's for everything else: {left}"
     assert plan.reasons["dataset"] == "openwebtext: nanoGPT's default"
     assert plan.reasons["compile"].startswith("False: on a CPU")
-    assert plan.reasons["dtype"].startswith("float32: as nanoGPT on a CPU; --dtype=bfloat16 is usually faster")
+    assert plan.reasons["dtype"].startswith("float32: as in nanoGPT on a CPU; --dtype=bfloat16 is usually faster")
 
 
 @pytest.mark.parametrize("name", [*TRAINING, *BESIDE, *FOUND])
