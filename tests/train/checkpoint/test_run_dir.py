@@ -30,7 +30,7 @@ from .checkpoints import save
 STARTS: dict[str, dict[str, Value]] = {"plain": {}, "resume": {"init_from": "resume"}, "overwrite": {"overwrite": True}}
 ADVICE = {  # of an error to what is done about it
     "leave out --init_from=resume": "plain",
-    "--init_from=resume goes on": "resume",
+    "--init_from=resume continues it": "resume",
     "--overwrite=True replaces": "overwrite",
 }
 

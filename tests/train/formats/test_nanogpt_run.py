@@ -319,7 +319,7 @@ def test_a_config_file_does_not_change_the_shape(out: Path, expected: dict[int, 
 
 
 def test_it_is_finished(out: Path) -> None:
-    with pytest.raises(NanopaceError, match=r"ckpt\.pt: the run already finished after 10 steps; a larger --max_iters"):
+    with pytest.raises(NanopaceError, match=r"ckpt\.pt: the run already finished after 10 steps; raise --max_iters"):
         resume(out, max_iters=9)
 
 
@@ -350,7 +350,7 @@ def test_a_converted_one_goes_on_where_a_run_has_its_checkpoints(
     _, told = resume(tmp_path / "out", eval_only=False)
     assert told.losses == pytest.approx(expected, abs=2e-6)
     assert told.all("note") == [
-        f"{tmp_path}/out/checkpoints/step-00000010: does not say which windows came before; the data goes on in "
+        f"{tmp_path}/out/checkpoints/step-00000010: does not say which windows were read; the data continues in "
         "nanopace's order with window 80, and dropout draws new random numbers"
     ]
 

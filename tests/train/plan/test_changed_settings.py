@@ -68,8 +68,7 @@ def test_with_another_batch_the_epoch_is_read_to_its_end_and_nothing_twice(
     assert windows_of(out) == 240
     _, told = resume(out, batch_size=3, gradient_accumulation_steps=3, max_iters=20)
     assert header(told)["data"] == (
-        "batch_size is 3 now and was 16, gradient_accumulation_steps is 3 now and was 1: "
-        "the data goes on after the 240 windows already read"
+        "batch_size 16 -> 3, gradient_accumulation_steps 1 -> 3: the data continues after the 240 windows already read"
     )
     assert windows_of(out) == len(read.positions) == EPOCH
     epoch = Order(open_corpus(corpus).train, 16, 1337).starts(0, EPOCH)

@@ -83,7 +83,7 @@ def test_without_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="torch finds no Apple GPU here"):
         find_machine("mps")
     for word in ("gpu", "meta", "cuda:x"):
-        with pytest.raises(UsageError, match=f"--device={word}: is no device"):
+        with pytest.raises(UsageError, match=f"--device={word}: unknown device"):
             find_machine(word)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert find_machine(None).device.type == "mps"
