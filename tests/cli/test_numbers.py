@@ -19,7 +19,7 @@ from .conftest import WriteLog, unmeasured
 
 ODD = ["1e-300", "1e308", "nan", "inf", "-0.0", "-1", f"1{'0' * 400}", f"1{'0' * 18}"]
 NO_NUMBERS = {"--out", "--html", "--write", "--keep", "--lang", "--config", "--stage", "--gpu", "--dataset"}
-ENDLESS = {"max_iters"}  # 10**18 steps are what was asked for
+ENDLESS = {"max_iters"}  # 10**18 steps are what was requested
 FIXED = {
     "explain": ["{log}"],
     "compare": ["{log}", "{log}"],

@@ -86,7 +86,7 @@ def test_values_that_nobody_can_read(tmp_path: Path) -> None:
 
 def test_an_unknown_phase_is_other(tmp_path: Path) -> None:
     clock = Clock(tmp_path)
-    with clock.step(), pytest.warns(RuntimeWarning, match="no phase is called 'backward'"), clock.phase("backward"):
+    with clock.step(), pytest.warns(RuntimeWarning, match="unknown phase 'backward'"), clock.phase("backward"):
         pass
     clock.close()
     assert len(steps_of(tmp_path)) == 1

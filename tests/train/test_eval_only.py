@@ -69,7 +69,7 @@ def test_without_a_checkpoint_there_is_nothing_to_resume(once: tuple[Path, Path]
     with pytest.raises(InputError, match="no checkpoint is intact"):
         evaluated(corpus, out, init_from="resume")
     shutil.rmtree(out / "checkpoints")
-    with pytest.raises(InputError, match="no checkpoint is here"):
+    with pytest.raises(InputError, match="no checkpoint to resume from"):
         evaluated(corpus, out, init_from="resume")
     assert contents(out).items() <= before.items()
 

@@ -154,5 +154,5 @@ def test_accumulation_is_shared_by_all_ranks() -> None:
     from nanopace.config import TrainConfig
     from nanopace.train.plan.settings import _check  # what every plan goes through
 
-    with pytest.raises(ConfigError, match="5 is not one of 2"):
+    with pytest.raises(ConfigError, match="5 is not a multiple of 2"):
         _check(TrainConfig(gradient_accumulation_steps=5), None, 2)  # type: ignore[arg-type]

@@ -95,7 +95,7 @@ def test_what_is_wrong_is_said_once(shared_corpus: Path, tmp_path: Path) -> None
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         "nanopace: gradient_accumulation_steps must be a multiple of the number of processes, which share its "
-        "micro-batches: 4 is not one of 3"
+        "micro-batches: 4 is not a multiple of 3"
     ]
     assert not (tmp_path / "out").exists()
 

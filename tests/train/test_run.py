@@ -174,7 +174,7 @@ def test_accumulation_is_one_large_batch(corpus: Path, tmp_path: Path) -> None:
 
 def test_more_steps_after_the_end(finished: tuple[Path, Outcome, Recorder]) -> None:
     out, *_ = finished
-    with pytest.raises(UsageError, match="finished after 21 steps; a larger --max_iters"):
+    with pytest.raises(UsageError, match="finished after 21 steps; raise --max_iters"):
         resume(out)
     outcome, told = resume(out, max_iters=25)
     assert outcome.iteration == 26
@@ -184,7 +184,7 @@ def test_more_steps_after_the_end(finished: tuple[Path, Outcome, Recorder]) -> N
 def test_nothing_is_lost_by_a_second_run(finished: tuple[Path, Outcome, Recorder], corpus: Path) -> None:
     out, *_ = finished
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    with pytest.raises(UsageError, match="holds a run; --init_from=resume goes on"):
+    with pytest.raises(UsageError, match="already holds a run; --init_from=resume continues it"):
         run(corpus, out)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
     outcome, _ = run(corpus, out, overwrite=True, max_iters=5, keep_last=1)
@@ -307,9 +307,9 @@ def test_a_resumed_run_that_could_save_nothing_says_so(
     ("knobs", "says"),
     [
         ({"init_from": "nowhere/at/all"}, "--init_from=nowhere/at/all"),
-        ({"init_from": "resume"}, "no checkpoint is here to resume from"),
+        ({"init_from": "resume"}, "no checkpoint to resume from"),
         ({"device": "cuda"}, "torch finds no CUDA card here"),
-        ({"device": "gpu"}, "--device=gpu: is no device"),
+        ({"device": "gpu"}, "--device=gpu: unknown device"),
         ({"dataset": "no-such-data"}, "no-such-data"),
         ({"vocab_size": 100}, "vocab_size must be at least 257"),
         ({"block_size": 2000}, "2000|2001"),

@@ -53,7 +53,7 @@ def test_another_size_is_found_by_the_headers(tmp_path: Path, knob: str, said: o
 def test_a_size_that_no_model_has(tmp_path: Path, knob: str, said: object) -> None:
     directory, _ = save(tmp_path, 2)
     rewrite(directory, shape={**asdict(SHAPE), knob: said})
-    with pytest.raises(InputError, match=r"step-00000002.state\.json: .*: shape cannot be"):
+    with pytest.raises(InputError, match=r"step-00000002.state\.json: .*: its shape is impossible"):
         verified(directory)
 
 

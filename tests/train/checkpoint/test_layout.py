@@ -90,7 +90,7 @@ def test_nothing_whole_is_left(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"model\.safetensors: cannot be read"):
         choose(tmp_path)
     shutil.rmtree(tmp_path / "checkpoints")
-    with pytest.raises(InputError, match="no checkpoint is here"):
+    with pytest.raises(InputError, match="no checkpoint here"):
         choose(tmp_path)
 
 
@@ -128,7 +128,7 @@ def test_files_outside_of_the_directory_are_refused(tmp_path: Path) -> None:
     state["files"]["../../secret"] = {"bytes": 1, "sha256": ""}
     state["checksum"] = checkpoint_files.checksum_of(state)
     (directory / "state.json").write_text(json.dumps(state))
-    with pytest.raises(InputError, match="lie in its own directory"):
+    with pytest.raises(InputError, match="must be in its own directory"):
         verified(directory)
 
 
@@ -168,7 +168,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     for name in ("model.safetensors", "state.json"):
         (directory / name).unlink()
         os.mkfifo(directory / name)
-        with pytest.raises(InputError, match="lie in its own directory"):
+        with pytest.raises(InputError, match="must be in its own directory"):
             verified(directory)
 
 

@@ -258,7 +258,7 @@ def test_a_second_training_is_refused_until_the_first_is_gone(
     process, out = running
     before = files(out)
     for knobs in ({}, {"overwrite": True}, {"init_from": "resume"}):
-        with pytest.raises(UsageError, match=r"--out_dir=.*out: another training is running in it"):
+        with pytest.raises(UsageError, match=r"--out_dir=.*out: another training run is using it"):
             second(corpus, out, **knobs)  # type: ignore[arg-type]
     assert files(out) == before
     assert process.poll() is None

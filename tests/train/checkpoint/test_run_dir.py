@@ -30,7 +30,7 @@ from .checkpoints import save
 STARTS: dict[str, dict[str, Value]] = {"plain": {}, "resume": {"init_from": "resume"}, "overwrite": {"overwrite": True}}
 ADVICE = {  # of an error to what is done about it
     "leave out --init_from=resume": "plain",
-    "--init_from=resume goes on": "resume",
+    "--init_from=resume continues it": "resume",
     "--overwrite=True replaces": "overwrite",
 }
 
@@ -62,7 +62,7 @@ def test_entering_takes_a_run_and_sweeps_it(tmp_path: Path) -> None:
     with Claim(out) as claim:
         enter(out, claim)
         assert names(out / "checkpoints") == ["step-00000001"]
-        with Claim(out) as other, pytest.raises(NanopaceError, match="another training is running in it"):
+        with Claim(out) as other, pytest.raises(NanopaceError, match="another training run is using it"):
             enter(out, other)
 
 
@@ -150,14 +150,14 @@ def test_a_place_to_rescue_to_is_looked_at_before(tmp_path: Path, monkeypatch: p
     for fine in ("", str(tmp_path), str(tmp_path / "not" / "yet")):
         check_rescue(fine, out)
     for same in (out, tmp_path / "link"):
-        with pytest.raises(NanopaceError, match=r"--rescue_dir=.*: is --out_dir"):
+        with pytest.raises(NanopaceError, match=r"--rescue_dir=.*: is the same as --out_dir"):
             check_rescue(str(same), out)
     for wrong in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(NanopaceError, match=r"--rescue_dir=.*: cannot be written"):
+        with pytest.raises(NanopaceError, match=r"--rescue_dir=.*: is not writable"):
             check_rescue(str(wrong), out)
     for missing in (os.W_OK, os.X_OK):
         monkeypatch.setattr(os, "access", lambda _, mode, missing=missing: not mode & missing)
-        with pytest.raises(NanopaceError, match=r"--rescue_dir=.*: cannot be written"):
+        with pytest.raises(NanopaceError, match=r"--rescue_dir=.*: is not writable"):
             check_rescue(str(tmp_path), out)
 
 
@@ -238,9 +238,9 @@ def others(_: Path, out: Path) -> None:
 KEPT = ["ledger-1.jsonl"]
 OUTCOMES: dict[Callable[[Path, Path], None], dict[str, str | int | list[str]]] = {
     # an error's words; the step at which it goes on; or what is kept under another name where it begins anew
-    absent: {"plain": [], "resume": "no checkpoint is here to resume from", "overwrite": []},
-    empty: {"plain": [], "resume": "no checkpoint is here to resume from", "overwrite": []},
-    others: {"plain": [], "resume": "no checkpoint is here to resume from", "overwrite": []},
+    absent: {"plain": [], "resume": "no checkpoint to resume from", "overwrite": []},
+    empty: {"plain": [], "resume": "no checkpoint to resume from", "overwrite": []},
+    others: {"plain": [], "resume": "no checkpoint to resume from", "overwrite": []},
     ledger_only: {"plain": KEPT, "resume": KEPT, "overwrite": []},
     partial: {"plain": KEPT, "resume": KEPT, "overwrite": []},
     damaged: {"plain": [*KEPT, "best-1.json", "checkpoints-1"], "resume": "no checkpoint is intact", "overwrite": []},

@@ -148,7 +148,7 @@ def test_who_is_there_first_keeps_the_name(start: Start, tmp_path: Path, how: Ca
     second = start(2)
     said, _ = second.communicate(timeout=60)
     assert second.returncode == 2
-    assert "another training is running in it" in said
+    assert "another training run is using it" in said
     first.send_signal(signal.SIGCONT)
     first.send_signal(signal.SIGTERM)
     said, _ = first.communicate(timeout=60)

@@ -35,7 +35,7 @@ def test_a_single_checkpoint_leaves_nothing_to_choose(out: Path) -> None:
     assert find_checkpoints(one) == [one]
     with pytest.raises(UsageError, match="nothing to choose"):
         find_checkpoints(one, "last")
-    with pytest.raises(InputError, match="no checkpoint is here"):
+    with pytest.raises(InputError, match="no checkpoint here"):
         find_checkpoints(out / "checkpoints" / "none")
 
 

@@ -75,7 +75,7 @@ def test_nanogpt_s_out_dir_is_its_ckpt(source: Path) -> None:
 
 
 def test_a_place_without_weights(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no checkpoint is here, neither nanopace's nor nanoGPT's nor Hugging Face's"):
+    with pytest.raises(InputError, match="no checkpoint here, neither nanopace's nor nanoGPT's nor Hugging Face's"):
         open_pretrained(tmp_path)
     with pytest.raises(InputError, match="none: no such file or directory"):
         open_pretrained(tmp_path / "none")
@@ -99,7 +99,7 @@ def test_nothing_is_overwritten_unless_it_is_said(target: str, form: str, source
     convert(source, tmp_path / target, to=form)
     before = content(tmp_path / target)
     save_nanogpt(source, tiny_weights(step=8))
-    with pytest.raises(NanopaceError, match="is there already; --force overwrites it"):
+    with pytest.raises(NanopaceError, match="already exists; --force overwrites it"):
         convert(source, tmp_path / target, to=form)
     assert content(tmp_path / target) == before
     convert(source, tmp_path / target, to=form, force=True)

@@ -172,7 +172,7 @@ def test_a_ledger_that_is_none_is_said(what: str, tmp_path: Path, capsys: pytest
     WAITED_FOR[what](tmp_path / "out" / "ledger.jsonl")
     assert main(["verify", str(tmp_path / "out"), "--lang=en"]) == 2
     whole, said = capsys.readouterr().out.splitlines()
-    assert whole.endswith("whole")
+    assert whole.endswith("intact")
     assert "ledger.jsonl: " in said
 
 

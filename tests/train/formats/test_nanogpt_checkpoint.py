@@ -87,10 +87,13 @@ def test_what_torch_compile_puts_in_front_is_removed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ([1, 2], "is not nanoGPT's checkpoint: it has no model and model_args"),
-        ({"model": {}}, "is not nanoGPT's checkpoint: it has no model and model_args"),
-        ({"model": [1], "model_args": MODEL_ARGS}, "is not nanoGPT's checkpoint: its model is no table of weights"),
-        ({"model": {1: 2}, "model_args": MODEL_ARGS}, "is not nanoGPT's checkpoint: its model is no table of weights"),
+        ([1, 2], "is not a nanoGPT checkpoint: it has no model and model_args"),
+        ({"model": {}}, "is not a nanoGPT checkpoint: it has no model and model_args"),
+        ({"model": [1], "model_args": MODEL_ARGS}, "is not a nanoGPT checkpoint: its model is not a table of weights"),
+        (
+            {"model": {1: 2}, "model_args": MODEL_ARGS},
+            "is not a nanoGPT checkpoint: its model is not a table of weights",
+        ),
         ({"model": {"fc.weight": torch.zeros(2)}, "model_args": MODEL_ARGS}, "is not a GPT-2: it has no weight named"),
     ],
 )
@@ -107,7 +110,7 @@ def test_something_else_is_told_apart(content: object, said: str, tmp_path: Path
         ({**MODEL_ARGS, "n_layer": 10**9}, "says n_layer = 1000000000, but its weights have 2"),
         ({**MODEL_ARGS, "bias": False}, "says bias = False, but its weights have True"),
         ({**MODEL_ARGS, "vocab_size": 50304}, "says vocab_size = 50304, but its weights have 300"),
-        ("n_layer=2", "n_head must divide n_embd: None heads, but the weights are 16 wide"),
+        ("n_layer=2", "n_head must divide n_embd: there are None heads, but the weights are 16 wide"),
     ],
 )
 def test_arguments_that_are_not_the_weights(model_args: object, said: str, tmp_path: Path) -> None:

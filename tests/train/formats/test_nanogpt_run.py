@@ -150,16 +150,16 @@ def test_what_is_taken_over_is_said(out: Path) -> None:
     has = f"{out}/ckpt.pt"
     assert (
         began
-        == f"{has}: nanoGPT's run goes on at iteration 10, with its weights, AdamW's averages and best_val_loss 2.5000"
+        == f"{has}: resuming nanoGPT's run at iteration 10, with its weights, AdamW's averages and best_val_loss 2.5000"
     )
-    assert settings.startswith(f"{has}: its settings are kept where nanoGPT would take its defaults now: ")
+    assert settings.startswith(f"{has}: keeps its settings where nanoGPT would now use its defaults: ")
     assert "batch_size=4" in settings
     assert "weight_decay=0.3" in settings
     for absent in ("learning_rate", "n_layer", "out_dir", "dtype", "grad_clip"):
         assert absent not in settings  # given now, settled, of another call, of the machine, a default
     assert windows == (
-        f"{has}: does not say which windows came before; the data goes on in nanopace's order with window 80, "
-        "and dropout draws anew"
+        f"{has}: does not say which windows were read; the data continues in nanopace's order with window 80, "
+        "and dropout draws new random numbers"
     )
     assert events(out, "run")[0]["config"]["learning_rate"] == 5e-3
 
@@ -191,7 +191,7 @@ def test_of_both_the_further_one_is_taken(begun: tuple[Path, dict[int, float]], 
     assert told.losses == pytest.approx(expected, abs=2e-6)
     assert told.all("note")[0] == (
         f"resuming from {out}/ckpt.pt at step 10; {out}/checkpoints/step-00000007 is at step 7; "
-        "move ckpt.pt away to go on from that one"
+        "to resume from that one, move ckpt.pt away"
     )
 
 
@@ -277,7 +277,7 @@ def test_another_optimizer_cannot_go_on(
     with pytest.raises(InputError) as raised:
         resume(tmp_path)
     assert str(raised.value) == (
-        f"{tmp_path}/ckpt.pt: its optimizer is not nanoGPT's AdamW over these weights, so its run cannot go on; "
+        f"{tmp_path}/ckpt.pt: its optimizer is not nanoGPT's AdamW over these weights, so its run cannot be resumed; "
         f"--init_from={tmp_path}/ckpt.pt starts a new run from its weights"
     )
     assert [each.name for each in tmp_path.iterdir()] == ["ckpt.pt"]
@@ -319,7 +319,7 @@ def test_a_config_file_does_not_change_the_shape(out: Path, expected: dict[int, 
 
 
 def test_it_is_finished(out: Path) -> None:
-    with pytest.raises(NanopaceError, match=r"ckpt\.pt: the run already finished after 10 steps; a larger --max_iters"):
+    with pytest.raises(NanopaceError, match=r"ckpt\.pt: the run already finished after 10 steps; raise --max_iters"):
         resume(out, max_iters=9)
 
 
@@ -350,8 +350,8 @@ def test_a_converted_one_goes_on_where_a_run_has_its_checkpoints(
     _, told = resume(tmp_path / "out", eval_only=False)
     assert told.losses == pytest.approx(expected, abs=2e-6)
     assert told.all("note") == [
-        f"{tmp_path}/out/checkpoints/step-00000010: does not say which windows came before; the data goes on in "
-        "nanopace's order with window 80, and dropout draws anew"
+        f"{tmp_path}/out/checkpoints/step-00000010: does not say which windows were read; the data continues in "
+        "nanopace's order with window 80, and dropout draws new random numbers"
     ]
 
 

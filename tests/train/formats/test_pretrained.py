@@ -93,7 +93,7 @@ def test_the_table_and_the_head_are_one() -> None:
     weights[HEAD] = weights[TOKENS].clone()
     assert tied(PATH, weights)[HEAD] is weights[TOKENS]
     weights[HEAD] = weights[TOKENS] + 1
-    with pytest.raises(InputError, match="differ, and in a GPT-2 they are one"):
+    with pytest.raises(InputError, match="differ, but in a GPT-2 they are the same"):
         tied(PATH, weights)
     del weights[TOKENS]
     with pytest.raises(InputError, match=r"it has no weight named transformer\.wte\.weight"):

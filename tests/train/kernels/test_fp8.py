@@ -219,7 +219,7 @@ def test_a_card_that_has_them_and_a_run_that_fits() -> None:
         ("dropout=0.1", {}, {"dropout": 0.1}, 1),
         ("bias=True", {}, {"bias": True}, 1),
         ("this run has 2 processes", {}, {}, 2),
-        ("with fp8=True, n_embd must be a multiple of 16, not 24 is not", {}, {"n_embd": 24}, 1),
+        ("with fp8=True, n_embd must be a multiple of 16, not 24", {}, {"n_embd": 24}, 1),
     ],
 )
 def test_what_it_cannot_go_with(said: str, config: dict[str, Any], shape: dict[str, Any], ranks: int) -> None:
@@ -234,14 +234,14 @@ def test_what_it_cannot_go_with(said: str, config: dict[str, Any], shape: dict[s
 def test_a_card_that_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 6))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA GeForce RTX 3090")
-    with pytest.raises(ConfigError, match=r"fp8=True needs a card .* and NVIDIA GeForce RTX 3090 does not; leave"):
+    with pytest.raises(ConfigError, match=r"fp8=True needs a card .* and NVIDIA GeForce RTX 3090 does not; use"):
         check_fp8(ASKED, SHAPE, CARD, 1)
 
 
 def test_a_run_without_a_card_is_refused_before_anything_is_written(corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "fp8": True}
-    with pytest.raises(ConfigError, match=r"fp8=True needs a card that multiplies in 8 bits, .* and cpu does not"):
+    with pytest.raises(ConfigError, match=r"fp8=True needs a card that multiplies in 8 bits .*, and cpu does not"):
         train(Asked(given=given, files=("config.py",)), listener=Recorder())
     assert not (out / LEDGER_FILE).exists()
 

@@ -94,19 +94,19 @@ def test_products_are_in_the_precision_asked_for(model: GPT) -> None:
 def test_ours_are_taken_where_nothing_is_against_it(recipe: str) -> None:
     assert pick_kernels(OURS, replace(SHAPE, recipe=recipe), CARD, 1) == (
         "fused",
-        "kernels of our own around torch's matrix products and attention",
+        "our own kernels around torch's matrix products and attention",
     )
 
 
 @pytest.mark.parametrize(
     ("reason", "config", "shape", "device", "ranks"),
     [
-        ("on a cpu", {}, {}, CPU, 1),
-        ("on a mps", {}, {}, torch.device("mps"), 1),
+        ("on device cpu", {}, {}, CPU, 1),
+        ("on device mps", {}, {}, torch.device("mps"), 1),
         ("as requested", {"fused": False}, {}, CARD, 1),
         ("with several processes", {}, {}, CARD, 2),
         ("with several processes", {"parallel": "fsdp"}, {}, CARD, 1),
-        ("for heads of 5", {}, {"recipe": "fast", "n_embd": 10, "n_head": 2}, CARD, 1),
+        ("for heads of width 5", {}, {"recipe": "fast", "n_embd": 10, "n_head": 2}, CARD, 1),
         ("in float16", {"dtype": "float16"}, {}, CARD, 1),
         ("in float32", {"dtype": "float32"}, {}, CARD, 1),
         ("for gelu_tanh", {}, {"activation": "gelu_tanh"}, CARD, 1),

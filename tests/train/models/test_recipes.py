@@ -106,7 +106,7 @@ def test_a_resumed_run_is_the_same_run(shared_corpus: Path, tmp_path: Path) -> N
 def test_a_run_keeps_its_recipe(trained: Path, shared_corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="recipe cannot change when a run is resumed: it is fast, not gpt2"):
         resume(trained, recipe="gpt2", max_iters=12)
-    with pytest.raises(ConfigError, match="without cannot change in a run that goes on"):
+    with pytest.raises(ConfigError, match="without cannot change when a run is resumed"):
         resume(trained, without="rope", max_iters=12)
     run(shared_corpus, tmp_path / "out", without="rope,muon", max_iters=3, always_save_checkpoint=False)
     outcome, _ = resume(tmp_path / "out", without=" rope, muon", max_iters=5)
@@ -205,7 +205,7 @@ def test_files_of_two_recipes_are_no_checkpoint(trained: Path) -> None:
     ):
         with pytest.raises(InputError, match=r"recipe=fast|says n_layer"):
             check_weights(here, weights, other)
-    with pytest.raises(InputError, match="does not belong to the weights beside it"):
+    with pytest.raises(InputError, match="does not belong to the weights next to it"):
         check_averages(here, averages, replace(shape, without="muon"))
     state = read_state(here)
     assert wrong_field(state) is None

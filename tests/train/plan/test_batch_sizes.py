@@ -13,9 +13,9 @@ from nanopace.train.plan.batch_sizes import pick_eval_batch
     ("batch_size", "expected", "why"),
     [
         (96, 96, "as in training"),
-        (32, 64, "more do not make a card any faster"),
-        (8, 17, "as many as fit where training's activations were"),
-        (1, 2, "as many as fit where training's activations were"),
+        (32, 64, "more would not make the card any faster"),
+        (8, 17, "as many as fit where training keeps its activations"),
+        (1, 2, "as many as fit where training keeps its activations"),
     ],
 )
 def test_a_card_is_filled_while_it_evaluates(batch_size: int, expected: int, why: str) -> None:

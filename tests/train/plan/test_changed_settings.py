@@ -64,14 +64,11 @@ def test_with_another_batch_the_epoch_is_read_to_its_end_and_nothing_twice(
     run(corpus, out, batch_size=8, gradient_accumulation_steps=1, max_iters=9)
     assert windows_of(out) == 80
     _, told = resume(out, batch_size=16, max_iters=19)
-    assert header(told)["data"] == (
-        "batch_size is 16 now and was 8: the data goes on after the 80 windows that were read"
-    )
+    assert header(told)["data"] == ("batch_size 8 -> 16: the data continues after the 80 windows already read")
     assert windows_of(out) == 240
     _, told = resume(out, batch_size=3, gradient_accumulation_steps=3, max_iters=20)
     assert header(told)["data"] == (
-        "batch_size is 3 now and was 16, gradient_accumulation_steps is 3 now and was 1: "
-        "the data goes on after the 240 windows that were read"
+        "batch_size 16 -> 3, gradient_accumulation_steps 1 -> 3: the data continues after the 240 windows already read"
     )
     assert windows_of(out) == len(read.positions) == EPOCH
     epoch = Order(open_corpus(corpus).train, 16, 1337).starts(0, EPOCH)
@@ -100,7 +97,7 @@ def test_what_has_changed_is_said(corpus: Path, tmp_path: Path) -> None:
     _, told = resume(tmp_path / "out", **knobs)
     said = header(told)
     assert said["data"] == (
-        "seed is 7 now and was 1337: the data goes on in another order, and windows of this epoch may come again"
+        "seed 1337 -> 7: the data continues in another order, and windows of this epoch may come again"
     )
     assert said["changed since the checkpoint"] == "dropout 0.1 -> 0.0, learning_rate 0.01 -> 0.005, max_iters 1 -> 3"
     assert told.all("eval")[0].change is None  # other windows were evaluated before

@@ -83,7 +83,7 @@ def test_without_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="torch finds no Apple GPU here"):
         find_machine("mps")
     for word in ("gpu", "meta", "cuda:x"):
-        with pytest.raises(UsageError, match=f"--device={word}: is no device"):
+        with pytest.raises(UsageError, match=f"--device={word}: unknown device"):
             find_machine(word)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert find_machine(None).device.type == "mps"
@@ -96,7 +96,7 @@ def test_precision_and_compiler_are_chosen_with_a_reason(monkeypatch: pytest.Mon
         assert pick_dtype(CARD, None, machine_decides=decides)[0] == "bfloat16"
     assert pick_dtype(CARD, "float16", machine_decides=False) == ("float16", "as requested")
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation)
-    scaled = "the card has no bfloat16; losses are scaled"
+    scaled = "the card has no bfloat16, so losses are scaled"
     assert pick_dtype(CARD, None, machine_decides=False) == ("float16", scaled)
     assert pick_compile(CARD, None)[0]
     assert not pick_compile(CPU, None)[0]
@@ -113,13 +113,13 @@ def test_precision_on_a_cpu(has: tuple[str, ...], decided: str, monkeypatch: pyt
     by_machine, as_nanogpt = (pick_dtype(CPU, None, machine_decides=decides) for decides in (True, False))
     assert by_machine[0] == decided
     assert as_nanogpt[0] == "float32"
-    assert as_nanogpt[1].startswith("as nanoGPT on a CPU")
+    assert as_nanogpt[1].startswith("as in nanoGPT on a CPU")
     for name in has[:1]:
         assert f"this CPU has {name}" in by_machine[1]
-        assert f"--dtype=bfloat16 is usually faster on this one: it has {name}" in as_nanogpt[1]
+        assert f"--dtype=bfloat16 is usually faster on this one, which has {name}" in as_nanogpt[1]
     assert pick_dtype(CPU, "bfloat16", machine_decides=False) == ("bfloat16", "as requested")
     apple = Machine(torch.device("mps"), "")
-    assert pick_dtype(apple, None, machine_decides=True) == ("float32", "as nanoGPT on this device")
+    assert pick_dtype(apple, None, machine_decides=True) == ("float32", "as in nanoGPT on this device")
 
 
 def test_an_older_torch_cannot_tell_what_the_cpu_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_half_precision_on_a_cpu_is_made_single_and_said(corpus: Path, tmp_path:
     given = {**TINY, "dtype": "float16", "max_iters": 1, "dataset": str(corpus), "out_dir": str(out)}
     train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic())
     [intro] = listener.all("started")
-    assert intro.choices["dtype"].startswith("float32: in place of float16, as nanoGPT does on a CPU")
+    assert intro.choices["dtype"].startswith("float32: instead of float16, as in nanoGPT")
     assert find_saved(out, listener).config["dtype"] == "float32"
 
 
@@ -164,6 +164,6 @@ def test_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
         assert set_tf32(CPU) == "does not apply"
         assert set_tf32(CARD).startswith("on:")
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
-        assert set_tf32(CARD) == "off: the card has none"
+        assert set_tf32(CARD) == "off: the card does not support it"
     finally:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before

@@ -32,7 +32,7 @@ def test_as_little_as_fits() -> None:
     assert picked(batch_size=20) == ((), "everything is kept: it takes about 8.0 of 12.0 GiB")
     steps, why = picked(batch_size=40)
     assert steps == ("activation",)
-    assert why == "activation: about 10.3 of 12.0 GiB, and 13.1 without activation"
+    assert why == "activation: takes about 10.3 of 12.0 GiB, and 13.1 without activation"
 
 
 def test_eight_bits_are_counted() -> None:
@@ -57,7 +57,7 @@ def test_gradients_are_released_where_a_step_is_one_micro_batch() -> None:
     steps, why = picked(**LARGE, gradient_accumulation_steps=1)
     assert steps == MEMORY_STEPS
     everything = ", ".join(MEMORY_STEPS)
-    assert why == f"{everything}: about 10.1 of 12.0 GiB, and 12.7 without gradients"
+    assert why == f"{everything}: takes about 10.1 of 12.0 GiB, and 12.7 without gradients"
     assert picked(**LARGE, gradient_accumulation_steps=2)[0] == MEMORY_STEPS[:-1]
 
 

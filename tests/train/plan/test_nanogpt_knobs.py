@@ -89,8 +89,8 @@ def test_a_flag_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     left = ", ".join(f"{each}={default}" for each, (default, _) in TRAINING.items() if each != name)
     assert plan.reasons["defaults"] == f"nanoGPT's for everything else: {left}"
     assert plan.reasons["dataset"] == "openwebtext: nanoGPT's default"
-    assert plan.reasons["compile"].startswith("False: on a CPU")
-    assert plan.reasons["dtype"].startswith("float32: as nanoGPT on a CPU; --dtype=bfloat16 is usually faster")
+    assert plan.reasons["compile"].startswith("False: gains little on a CPU")
+    assert plan.reasons["dtype"].startswith("float32: as in nanoGPT on a CPU; --dtype=bfloat16 is usually faster")
 
 
 @pytest.mark.parametrize("name", [*TRAINING, *BESIDE, *FOUND])

@@ -47,5 +47,5 @@ def test_after_a_rollback_with_smaller_micro_batches_gradients_are_kept(corpus: 
 def test_the_header_says_every_choice_in_its_order(corpus: Path) -> None:
     said = planned(corpus).reasons
     assert list(said) == ["device", "tf32", "attention", "kernels", "memory", "evaluation"]
-    assert said["kernels"].startswith("fused: kernels of our own")
+    assert said["kernels"].startswith("fused: our own kernels")
     assert said["memory"].endswith("GiB, and 12.7 without gradients")

@@ -142,10 +142,10 @@ NANOGPTS = "--eval_train=full prints nanoGPT's train loss"
         # the steps between two evaluations are no more than there are
         ({**TRAIN_GPT2, "max_iters": 100}, ("steps", f"a second pass would add about 1.7%; {NANOGPTS}")),
         ({**SHAKESPEARE, "max_iters": 0}, ("steps", f"a second pass would add about 6667%; {NANOGPTS}")),
-        ({**SHAKESPEARE, "eval_only": True}, ("full", "an evaluation alone has no steps to tell of")),
+        ({**SHAKESPEARE, "eval_only": True}, ("full", "an evaluation alone has no training steps to report")),
         (
             {**TRAIN_GPT2, "eval_target_error": 0.003},
-            ("steps", "a second pass takes as long as eval_target_error asks for; --eval_train=full makes it"),
+            ("steps", "a second pass takes as long as eval_target_error demands; --eval_train=full runs it"),
         ),
     ],
 )
