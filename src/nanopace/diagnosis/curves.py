@@ -43,6 +43,7 @@ def draw(run: Run, pace: Pace, breakdown: Breakdown, mfu: Mfu, clock: Clock) -> 
         eval_seconds=tuple(eval_seconds(run, pace, clock, evaluations)),
         save_ms=tuple(ms for ms, _ in saves),
         save_seconds=tuple(end_s for _, end_s in saves),
+        **_sensed(run),
     )
 
 
@@ -62,6 +63,7 @@ def draw_untimed(run: Run, saved: frozenset[int]) -> Curves:
         row_mfu_true=unknown,
         row_seconds=unknown,
         eval_seconds=unknown_evaluations,
+        **_sensed(run),
     )
 
 
@@ -74,7 +76,21 @@ def _evaluated(evaluations: Sequence[Evaluation], saved: frozenset[int]) -> Curv
         eval_val=tuple(each.val for each in evaluations),
         eval_saved=tuple(each.iteration in saved for each in evaluations),
         eval_bits=tuple(each.bits_per_byte for each in evaluations),
+        eval_val_error=tuple(each.val_error for each in evaluations),
     )
+
+
+def _sensed(run: Run) -> dict[str, tuple[float | str | None, ...]]:
+    """What the card's sensors read, already thinned out."""
+    readings = run.gpu_readings
+    return {
+        "gpu_seconds": tuple(each.seconds for each in readings),
+        "gpu_mhz": tuple(each.sm_mhz for each in readings),
+        "gpu_watts": tuple(each.watts for each in readings),
+        "gpu_celsius": tuple(each.celsius for each in readings),
+        "gpu_memory_gb": tuple(each.memory_used_gb for each in readings),
+        "gpu_throttle": tuple(each.throttle for each in readings),
+    }
 
 
 def _chosen(pace: Pace, breakdown: Breakdown) -> list[int]:

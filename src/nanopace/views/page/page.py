@@ -16,8 +16,10 @@ from nanopace.views.figures import facts_table, forecasts
 from nanopace.views.key_figures import key_figures
 from nanopace.views.page import charts, wall_timeline
 from nanopace.views.page.charts import Chart
+from nanopace.views.page.gpu_charts import gpu_charts
 from nanopace.views.page.loss_charts import loss_charts
 from nanopace.views.page.render import render
+from nanopace.views.page.speed_charts import mfu_chart, tokens_chart
 from nanopace.views.page.waterfall import Bar
 from nanopace.views.report import Report, phase_name, span_of
 from nanopace.views.sections import Explained
@@ -48,7 +50,8 @@ def compare_page(comparisons: Sequence[Comparison], words: Words) -> str:
         *arrival_charts(comparisons, words),
         charts.times_chart(everyone, words),
         *loss_charts(everyone, words, comparisons),
-        charts.mfu_chart(everyone, words),
+        tokens_chart(everyone, words),
+        mfu_chart(everyone, words),
     )
     return render(
         "compare.html",
@@ -88,7 +91,8 @@ def _explained(run: Diagnosis, words: Words, drawn: dict[str, Chart], prefix: st
         "ends": (words.number(0), words.duration(run.wall.total_s)),
         "charts": {
             "times": placed(charts.times_chart([run], words)),
-            "gpu": placed(charts.mfu_chart([run], words)),
+            "throughput": placed(tokens_chart([run], words)),
+            "gpu": placed(mfu_chart([run], words), *gpu_charts(run, words)),
             "loss": placed(*loss_charts([run], words)),
         },
         "times_note": _times_note(run, words),

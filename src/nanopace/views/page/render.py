@@ -27,7 +27,7 @@ from nanopace.wording.catalog import Words
 from nanopace.wording.printable import visible
 
 ROOM = Path(__file__).parent
-SCRIPTS = ("uPlot.iife.min.js", "numbers.js", "marks.js", "axes.js", "curves.js", "charts.js")
+SCRIPTS = ("uPlot.iife.min.js", "numbers.js", "marks.js", "axes.js", "curves.js", "controls.js", "charts.js")
 DIGITS = 7  # of a point in a chart: more than any screen can show
 
 
@@ -84,7 +84,7 @@ def headings(words: Words) -> dict[str, str]:
         "in_order": words.text("The same in the order in which it happened"),
         "hint": words.text("Point at a chart for its values; drag to zoom, double-click to zoom out."),
         "slow": words.text("Every slow row"),
-        "clipped": words.text("The start of the run rises above the frame."),
+        "clipped": words.text("Axis cropped: the run starts higher."),
         "facts": words.text("What is known, and how"),
         "curves": words.text("The runs overlaid"),
         "against": words.text("against"),

@@ -12,6 +12,7 @@ window.nanopaceCharts = (() => {
   const { HOVER, significant, tickLabels } = numbersOf(report.lang, report.units);
   const { scatter, intervals, uprights, shade, legendLabel } = marksOf(colour);
   const { xRange, yRange, axis } = axesOf(colour, tickLabels);
+  const controls = controlsOf(say);
   const { smoothed, toIteration, fromIteration, translate } = curvesOf;
 
   const views = new Map(); // figure -> what is drawn in it
@@ -72,8 +73,9 @@ window.nanopaceCharts = (() => {
         if (series.mark === "upright") return "";
         if (value == null) return "–";
         const [low, high] = bounds(plot.data[0][row]) ?? [];
-        if (low != null && high != null) return `${hover(value)} (${hover(low)} – ${hover(high)})`;
-        return chart.perplexity ? `${hover(value)} (${report.perplexity} ${significant(Math.exp(value))})` : hover(value);
+        if (series.mark === "interval") return `${hover(value)} (${hover(low)} – ${hover(high)})`;
+        const about = low == null ? hover(value) : `${hover(value)} ± ${hover((high - low) / 2)}`;
+        return chart.perplexity ? `${about} (${report.perplexity} ${significant(Math.exp(value))})` : about;
       },
     };
     if (series.dash.length) options.dash = series.dash;
@@ -202,7 +204,7 @@ window.nanopaceCharts = (() => {
   function show(view) {
     const [min, max] = stretchOf(view);
     if (min != null) view.plot.setScale("x", { min, max });
-    if (view.reset) view.reset.hidden = !zooms.has(groupOf(view));
+    view.reset.hidden = !zooms.has(groupOf(view));
   }
 
   // Move the zoom, where there is one, so that x is inside of it.
@@ -338,6 +340,8 @@ window.nanopaceCharts = (() => {
     const key = figure.dataset.chart;
     if (views.has(figure) || !report.charts[key]) return;
     const view = { figure, key, chart: report.charts[key], choice: choiceOf(key), place: figure.querySelector(".plot") };
+    view.controls = controls(view, { isLog, changed: build, reset: (each) => zoom(each, null) });
+    view.place.before(view.controls);
     views.set(figure, view);
     build(view);
     watcher.observe(view.place);
@@ -353,6 +357,7 @@ window.nanopaceCharts = (() => {
       if (figure.isConnected) continue;
       watcher.unobserve(view.place);
       view.plot.destroy();
+      view.controls.remove();
       views.delete(figure);
       waiting.delete(view);
     }
