@@ -18,6 +18,7 @@ from nanopace.run import Evaluation, Run
 Item = TypeVar("Item")
 
 MOST_ROWS = 2000  # normal ones
+STRETCHES = 399  # of a longer run: five rows of each, and its ends
 MOST_OF_A_CAUSE = 1000  # slow ones, beside them
 MOST_EVALUATIONS = 2000
 MOST_SAVES = 2000
@@ -26,7 +27,7 @@ MOST_SAVES = 2000
 def draw(run: Run, pace: Pace, breakdown: Breakdown, mfu: Mfu, clock: Clock) -> Curves:
     """Thin the rows out, and put each point on the clock."""
     rows = run.rows
-    chosen = _chosen(pace, breakdown)
+    chosen = _chosen(run, pace, breakdown)
     evaluations = _spread([each for each in run.evaluations if each.metric != "core"], MOST_EVALUATIONS)
     saved = breakdown.costs.saved
     saves = _saves(run, clock)
@@ -50,7 +51,7 @@ def draw(run: Run, pace: Pace, breakdown: Breakdown, mfu: Mfu, clock: Clock) -> 
 def draw_untimed(run: Run, saved: frozenset[int]) -> Curves:
     """The losses of a log without times: each tuple is as long as its like, with None for what is unknown."""
     rows = run.untimed_rows
-    chosen = _spread(range(len(rows)), MOST_ROWS)
+    chosen = outlined(range(len(rows)), (rows.loss,))
     evaluations = _spread([each for each in run.evaluations if each.metric != "core"], MOST_EVALUATIONS)
     unknown, unknown_evaluations = (None,) * len(chosen), (None,) * len(evaluations)
     return replace(
@@ -93,15 +94,30 @@ def _sensed(run: Run) -> dict[str, tuple[float | str | None, ...]]:
     }
 
 
-def _chosen(pace: Pace, breakdown: Breakdown) -> list[int]:
-    """Rows to show: the slow ones of every cause from all over the run, and others at even distances."""
+def _chosen(run: Run, pace: Pace, breakdown: Breakdown) -> list[int]:
+    """Rows to show: the slow ones of every cause from all over the run, and the outline of the others."""
     by_cause: dict[Cause, list[int]] = {}
     for index, kind in enumerate(pace.kind):
         if kind == SLOW:
             by_cause.setdefault(_main_cause(breakdown.parts[index]), []).append(index)
     slow = [index for rows in by_cause.values() for index in _largest(rows, breakdown)]
     others = [index for index, kind in enumerate(pace.kind) if kind != SLOW]
-    return sorted([*slow, *_spread(others, MOST_ROWS)])
+    return sorted([*slow, *outlined(others, (run.rows.ms, run.rows.loss))])
+
+
+def outlined(rows: Sequence[int], columns: Sequence[Sequence[float]]) -> Sequence[int]:
+    """At most so many of them: of every stretch its middle, and the lowest and the highest value of each column. No
+    spike is lost."""
+    if len(rows) <= MOST_ROWS:
+        return rows
+    kept = {rows[0], rows[-1]}
+    for begin, end in pairwise(part * len(rows) // STRETCHES for part in range(STRETCHES + 1)):
+        kept.add(rows[(begin + end) // 2])
+        for column in columns:
+            known = [index for index in rows[begin:end] if not math.isnan(column[index])]
+            if known:
+                kept |= {min(known, key=column.__getitem__), max(known, key=column.__getitem__)}
+    return sorted(kept)
 
 
 def _largest(rows: Sequence[int], breakdown: Breakdown) -> Sequence[int]:

@@ -16,7 +16,7 @@ from nanopace.views.document import run_colour, run_letter
 from nanopace.views.report import main_cause, named_causes
 from nanopace.wording.catalog import Words
 
-Unit = Literal["count", "tokens", "seconds", "ms", "loss", "share", "amount"]  # an amount: its title has its unit
+Unit = Literal["count", "tokens", "seconds", "ms", "loss", "share", "rate", "amount"]  # amount: the title has its unit
 # An interval is a point with a bar from its low to its high; an upright is a line across the frame, at x.
 Mark = Literal["line", "dots", "circle", "square", "diamond", "triangle", "cross", "ring", "interval", "upright"]
 

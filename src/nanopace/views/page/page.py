@@ -212,4 +212,4 @@ def _placed(chart: Chart, drawn: dict[str, Chart], prefix: str) -> dict[str, obj
     """Give a chart its place: the key under which the script finds its data."""
     key = f"{prefix}-{chart.name}"
     drawn[key] = chart
-    return {"key": key, "title": chart.title, "clipped": chart.y_top is not None}
+    return {"key": key, "title": chart.title, "clipped": chart.y_top is not None, "small": chart.small}

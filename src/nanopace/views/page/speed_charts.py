@@ -29,7 +29,7 @@ def tokens_chart(runs: Sequence[Diagnosis], words: Words) -> Chart | None:
         x_label=words.text("Iteration"),
         x_unit="count",
         y_label=words.text("Tokens per second"),
-        y_unit="tokens",
+        y_unit="rate",
         series=(*series, *limits),
         from_zero=True,
         log_axes=("y",),

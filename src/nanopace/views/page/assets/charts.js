@@ -130,7 +130,7 @@ window.nanopaceCharts = (() => {
     const width = place.clientWidth;
     const narrow = width < NARROW;
     const [logX, logY] = [isLog(view, "x"), isLog(view, "y")];
-    const height = (narrow ? 240 : 300) * (chart.small ? 0.6 : 1);
+    const height = (narrow ? 240 : 300) * (chart.small ? 0.7 : 1);
     const plot = new uPlot(
       {
         width,
@@ -305,6 +305,8 @@ window.nanopaceCharts = (() => {
   function take(view) {
     view.chart = report.charts[view.key];
     view.lines = linesOf(view);
+    view.cropped = view.chart.y_top != null && !isLog(view, "x") && !isLog(view, "y"); // a logarithm has room for the start
+    view.note?.toggleAttribute("hidden", !view.cropped);
     view.bounds = view.lines.map(boundsOf);
   }
 
@@ -340,6 +342,7 @@ window.nanopaceCharts = (() => {
     const key = figure.dataset.chart;
     if (views.has(figure) || !report.charts[key]) return;
     const view = { figure, key, chart: report.charts[key], choice: choiceOf(key), place: figure.querySelector(".plot") };
+    view.note = figure.querySelector("figcaption .note"); // says that the axis is cropped
     view.controls = controls(view, { isLog, changed: build, reset: (each) => zoom(each, null) });
     view.place.before(view.controls);
     views.set(figure, view);

@@ -43,6 +43,7 @@ function numbersOf(lang, units) {
     ms: (ms) => (ms < 1000 ? timed(fixed(ms, 2), "ms") : timed(fixed(ms / 1000, 3), "s")),
     loss: (value) => fixed(value, 4),
     share: (value) => percent(value, 2),
+    rate: (value) => number(value, { notation: "compact", maximumSignificantDigits: 4 }),
     amount: (value) => number(value, { maximumFractionDigits: 2 }),
   };
 
@@ -84,6 +85,7 @@ function numbersOf(lang, units) {
     ms: (ticks, step) => timeTicks(MILLIS, ticks, step),
     loss: plain,
     share: (ticks, step) => ticks.map((tick) => percent(tick, decimals(100 * step))),
+    rate: compact,
     amount: plain,
   };
 
