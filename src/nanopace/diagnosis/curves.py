@@ -18,7 +18,7 @@ from nanopace.run import Evaluation, Run
 Item = TypeVar("Item")
 
 MOST_ROWS = 2000  # normal ones
-STRETCHES = 399  # of a longer run: five rows of each, and its ends
+STRETCHES = 300  # of a longer run, whose extremes are all kept: four of each; the rest is at even distances
 MOST_OF_A_CAUSE = 1000  # slow ones, beside them
 MOST_EVALUATIONS = 2000
 MOST_SAVES = 2000
@@ -106,18 +106,17 @@ def _chosen(run: Run, pace: Pace, breakdown: Breakdown) -> list[int]:
 
 
 def outlined(rows: Sequence[int], columns: Sequence[Sequence[float]]) -> Sequence[int]:
-    """At most so many of them: of every stretch its middle, and the lowest and the highest value of each column. No
-    spike is lost."""
+    """At most so many of them: the lowest and the highest value of each column in every stretch, so that no spike is
+    lost, and others at even distances."""
     if len(rows) <= MOST_ROWS:
         return rows
-    kept = {rows[0], rows[-1]}
+    kept: set[int] = set()
     for begin, end in pairwise(part * len(rows) // STRETCHES for part in range(STRETCHES + 1)):
-        kept.add(rows[(begin + end) // 2])
         for column in columns:
             known = [index for index in rows[begin:end] if not math.isnan(column[index])]
             if known:
                 kept |= {min(known, key=column.__getitem__), max(known, key=column.__getitem__)}
-    return sorted(kept)
+    return sorted({*kept, *_spread(rows, MOST_ROWS - len(kept))})
 
 
 def _largest(rows: Sequence[int], breakdown: Breakdown) -> Sequence[int]:
