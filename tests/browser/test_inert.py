@@ -19,7 +19,7 @@ KNOWN = {
     *("html", "head", "meta", "title", "style", "body", "script", "noscript", "header", "main", "footer", "nav"),
     *("article", "section", "div", "span", "p", "h1", "h2", "h3", "a", "strong", "code", "ul", "li", "dl", "dt", "dd"),
     *("table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "figure", "figcaption"),
-    *("svg", "rect", "canvas"),
+    *("svg", "rect", "canvas", "button", "label", "select", "option"),
 }
 FOREIGN = """() => [...document.querySelectorAll("*")].filter(each =>
     [...each.attributes].some(({name, value}) => name.startsWith("on") || /javascript:|evil/.test(

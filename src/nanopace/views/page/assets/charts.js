@@ -203,7 +203,7 @@ window.nanopaceCharts = (() => {
 
   function show(view) {
     const [min, max] = stretchOf(view);
-    if (min != null) view.plot.setScale("x", { min, max });
+    if (min != null) view.plot.batch(() => view.plot.setScale("x", { min, max })); // at once: a cursor may follow
     view.reset.hidden = !zooms.has(groupOf(view));
   }
 
@@ -323,10 +323,8 @@ window.nanopaceCharts = (() => {
     take(view);
     if (kindOf(view) !== view.kind) return build(view);
     const { plot, walked } = view;
-    plot.batch(() => {
-      plot.setData(columnsOf(view), false);
-      show(view);
-    });
+    plot.setData(columnsOf(view), false);
+    show(view);
     if (walked != null) point(view, walked);
   }
 
