@@ -1,4 +1,4 @@
-"""Speed, sensors and the band of the loss: drawn where they are known, with limits that follow from the measurements."""
+"""Speed, sensors and the band of the loss: drawn where they are known, with limits that follow from measurements."""
 
 from __future__ import annotations
 

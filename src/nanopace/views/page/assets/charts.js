@@ -326,6 +326,7 @@ window.nanopaceCharts = (() => {
     plot.setData(columnsOf(view), false);
     show(view);
     if (walked != null) point(view, walked);
+    else if (plot.cursor.left >= 0) plot.setCursor({ left: plot.cursor.left, top: plot.cursor.top }, false); // new values there
   }
 
   const watcher = new ResizeObserver((entries) => {
