@@ -307,6 +307,17 @@ class GpuUse(Record):
     limited_watts: float | None = None  # median there
 
 
+class GpuReading(Record):
+    """The card's sensors at one moment."""
+
+    seconds: float  # on the wall clock, over all processes of the run
+    sm_mhz: float | None = None
+    watts: float | None = None
+    celsius: float | None = None
+    memory_used_gb: float | None = None
+    throttle: str | None = None  # as the ledger's gpu event has it
+
+
 class Run(Record):
     """What happened. Build it with `nanopace.open_run`."""
 
@@ -333,6 +344,7 @@ class Run(Record):
     has_stages: bool = False  # the trainer trains a model in several stages, as nanochat does
     wall_ms: float | None = None  # measured from start to end, only by our own trainer
     gpu_use: GpuUse | None = None
+    gpu_readings: tuple[GpuReading, ...] = ()  # thinned out; the extremes of every stretch are among them
     ending: Ending | None = None  # how the log says that it ended; None if it just stops
     conflicts: tuple[tuple[str, FactValue, FactValue], ...] = ()  # (knob, used, contradicted)
     skipped: tuple[int, ...] = ()  # iterations whose update was left out, in the order in which it happened

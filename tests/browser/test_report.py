@@ -25,7 +25,7 @@ DRAWN = """canvas => {
 }"""
 
 
-@pytest.mark.parametrize(("kind", "charts"), [("explain", 4), ("compare", 6)])
+@pytest.mark.parametrize(("kind", "charts"), [("explain", 4), ("compare", 7)])
 def test_every_chart_is_drawn(open_page: Open, pages: dict[str, str], kind: str, charts: int) -> None:
     page = open_page(pages[kind])
     assert page.locator("figure[data-chart]").count() == charts

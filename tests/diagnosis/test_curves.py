@@ -79,7 +79,7 @@ def test_a_long_run_is_thinned_and_keeps_its_slow_rows() -> None:
     for index in range(501, 30_000, 1000):
         times[index] = 700.0
     curves = curves_of(rows_run(times, log_interval=1))
-    assert len(curves.row_ms) == 2000 + 30
+    assert 1600 + 30 < len(curves.row_ms) <= 2000 + 30
     assert sum(cause is not None for cause in curves.row_cause) == 30
     assert curves.row_iteration == tuple(sorted(curves.row_iteration))
     assert (curves.row_iteration[0], curves.row_iteration[-1]) == (0, 29_999)

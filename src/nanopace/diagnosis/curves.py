@@ -18,6 +18,7 @@ from nanopace.run import Evaluation, Run
 Item = TypeVar("Item")
 
 MOST_ROWS = 2000  # normal ones
+STRETCHES = 300  # of a longer run, whose extremes are all kept: four of each; the rest is at even distances
 MOST_OF_A_CAUSE = 1000  # slow ones, beside them
 MOST_EVALUATIONS = 2000
 MOST_SAVES = 2000
@@ -26,7 +27,7 @@ MOST_SAVES = 2000
 def draw(run: Run, pace: Pace, breakdown: Breakdown, mfu: Mfu, clock: Clock) -> Curves:
     """Thin the rows out, and put each point on the clock."""
     rows = run.rows
-    chosen = _chosen(pace, breakdown)
+    chosen = _chosen(run, pace, breakdown)
     evaluations = _spread([each for each in run.evaluations if each.metric != "core"], MOST_EVALUATIONS)
     saved = breakdown.costs.saved
     saves = _saves(run, clock)
@@ -43,13 +44,14 @@ def draw(run: Run, pace: Pace, breakdown: Breakdown, mfu: Mfu, clock: Clock) -> 
         eval_seconds=tuple(eval_seconds(run, pace, clock, evaluations)),
         save_ms=tuple(ms for ms, _ in saves),
         save_seconds=tuple(end_s for _, end_s in saves),
+        **_sensed(run),
     )
 
 
 def draw_untimed(run: Run, saved: frozenset[int]) -> Curves:
     """The losses of a log without times: each tuple is as long as its like, with None for what is unknown."""
     rows = run.untimed_rows
-    chosen = _spread(range(len(rows)), MOST_ROWS)
+    chosen = outlined(range(len(rows)), (rows.loss,))
     evaluations = _spread([each for each in run.evaluations if each.metric != "core"], MOST_EVALUATIONS)
     unknown, unknown_evaluations = (None,) * len(chosen), (None,) * len(evaluations)
     return replace(
@@ -62,6 +64,7 @@ def draw_untimed(run: Run, saved: frozenset[int]) -> Curves:
         row_mfu_true=unknown,
         row_seconds=unknown,
         eval_seconds=unknown_evaluations,
+        **_sensed(run),
     )
 
 
@@ -74,18 +77,46 @@ def _evaluated(evaluations: Sequence[Evaluation], saved: frozenset[int]) -> Curv
         eval_val=tuple(each.val for each in evaluations),
         eval_saved=tuple(each.iteration in saved for each in evaluations),
         eval_bits=tuple(each.bits_per_byte for each in evaluations),
+        eval_val_error=tuple(each.val_error for each in evaluations),
     )
 
 
-def _chosen(pace: Pace, breakdown: Breakdown) -> list[int]:
-    """Rows to show: the slow ones of every cause from all over the run, and others at even distances."""
+def _sensed(run: Run) -> dict[str, tuple[float | str | None, ...]]:
+    """What the card's sensors read, already thinned out."""
+    readings = run.gpu_readings
+    return {
+        "gpu_seconds": tuple(each.seconds for each in readings),
+        "gpu_mhz": tuple(each.sm_mhz for each in readings),
+        "gpu_watts": tuple(each.watts for each in readings),
+        "gpu_celsius": tuple(each.celsius for each in readings),
+        "gpu_memory_gb": tuple(each.memory_used_gb for each in readings),
+        "gpu_throttle": tuple(each.throttle for each in readings),
+    }
+
+
+def _chosen(run: Run, pace: Pace, breakdown: Breakdown) -> list[int]:
+    """Rows to show: the slow ones of every cause from all over the run, and the outline of the others."""
     by_cause: dict[Cause, list[int]] = {}
     for index, kind in enumerate(pace.kind):
         if kind == SLOW:
             by_cause.setdefault(_main_cause(breakdown.parts[index]), []).append(index)
     slow = [index for rows in by_cause.values() for index in _largest(rows, breakdown)]
     others = [index for index, kind in enumerate(pace.kind) if kind != SLOW]
-    return sorted([*slow, *_spread(others, MOST_ROWS)])
+    return sorted([*slow, *outlined(others, (run.rows.ms, run.rows.loss))])
+
+
+def outlined(rows: Sequence[int], columns: Sequence[Sequence[float]]) -> Sequence[int]:
+    """At most so many of them: the lowest and the highest value of each column in every stretch, so that no spike is
+    lost, and others at even distances."""
+    if len(rows) <= MOST_ROWS:
+        return rows
+    kept: set[int] = set()
+    for begin, end in pairwise(part * len(rows) // STRETCHES for part in range(STRETCHES + 1)):
+        for column in columns:
+            known = [index for index in rows[begin:end] if not math.isnan(column[index])]
+            if known:
+                kept |= {min(known, key=column.__getitem__), max(known, key=column.__getitem__)}
+    return sorted({*kept, *_spread(rows, MOST_ROWS - len(kept))})
 
 
 def _largest(rows: Sequence[int], breakdown: Breakdown) -> Sequence[int]:

@@ -309,8 +309,15 @@ class Curves(Record):
     eval_val: tuple[float | None, ...] = ()
     eval_saved: tuple[bool, ...] = ()
     eval_bits: tuple[float | None, ...] = ()  # bits per byte, beside a loss
+    eval_val_error: tuple[float | None, ...] = ()  # standard errors, where the trainer measures them
     save_ms: tuple[float, ...] = ()  # waits for a checkpoint in a ledger, also at the very end
     save_seconds: tuple[float, ...] = ()  # wall clock at the end of each
+    gpu_seconds: tuple[float, ...] = ()  # wall clock of a reading of the card's sensors
+    gpu_mhz: tuple[float | None, ...] = ()
+    gpu_watts: tuple[float | None, ...] = ()
+    gpu_celsius: tuple[float | None, ...] = ()
+    gpu_memory_gb: tuple[float | None, ...] = ()
+    gpu_throttle: tuple[str | None, ...] = ()  # why the clock was held back, by commas
 
 
 class Diagnosis(Record):

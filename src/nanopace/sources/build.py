@@ -21,6 +21,7 @@ from nanopace.run import (
     Evaluation,
     Fact,
     FactValue,
+    GpuReading,
     GpuUse,
     Metric,
     Origin,
@@ -292,6 +293,10 @@ class RunBuilder:
     def gpu_use(self, use: GpuUse | None) -> None:
         """Of the run so far, over all its processes; None is unknown."""
         self._draft.gpu_use = use
+
+    def gpu_readings(self, readings: tuple[GpuReading, ...]) -> None:
+        """Of the run so far, over all its processes."""
+        self._draft.gpu_readings = readings
 
     def ending(self, ending: Ending) -> None:
         """How the process ended; dropped if rows follow."""

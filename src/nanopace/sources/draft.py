@@ -20,6 +20,7 @@ from nanopace.run import (
     Ending,
     Evaluation,
     Fact,
+    GpuReading,
     GpuUse,
     Metric,
     OtherRanks,
@@ -83,6 +84,7 @@ class Draft(Details):
         self.rank_lags: tuple[RankLag, ...] = ()
         self.wall_ms: float | None = None
         self.gpu_use: GpuUse | None = None
+        self.gpu_readings: tuple[GpuReading, ...] = ()
         self.ending: Ending | None = None
         self.printed_training_s: float | None = None
         self.printed_tokens: int | None = None
@@ -244,6 +246,7 @@ class Draft(Details):
             has_stages=format.has_stages,
             wall_ms=self.wall_ms,
             gpu_use=self.gpu_use,
+            gpu_readings=self.gpu_readings,
             ending=self.ending,
             skipped=skipped,
             spikes=spikes if self.watches_loss or spikes else None,

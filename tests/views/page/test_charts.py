@@ -19,6 +19,7 @@ from nanopace.sources.runs import open_runs
 from nanopace.views.document import RUN_COLOURS
 from nanopace.views.page import charts, wall_timeline
 from nanopace.views.page.loss_charts import loss_charts
+from nanopace.views.page.speed_charts import mfu_chart
 from nanopace.views.report import CAUSES
 from nanopace.wording.catalog import words
 
@@ -145,13 +146,14 @@ def test_where_two_runs_cross_is_marked(known: Diagnosis) -> None:
 
 
 def test_mfu_of_the_card_is_the_printed_one_on_another_scale(run: Diagnosis, known: Diagnosis) -> None:
-    chart = charts.mfu_chart([known], words("en"))
+    chart = mfu_chart([known], words("en"))
     assert chart is not None
-    printed, cleansed, of_card = chart.series
+    printed, cleansed, of_card, limit = chart.series
+    assert (limit.label, limit.y) == ("RTX 4070 at 100% of its peak", (1.0, 1.0))
     assert known.mfu.card is not None
     middle = sorted(y for y in of_card.y if y is not None)[len(of_card.y) // 2]
     assert math.isclose(middle, known.mfu.card, rel_tol=0.02)
-    unknown = charts.mfu_chart([run], words("en"))
+    unknown = mfu_chart([run], words("en"))
     assert unknown is not None
     assert [series.label for series in unknown.series] == [printed.label, cleansed.label]
 
@@ -159,7 +161,7 @@ def test_mfu_of_the_card_is_the_printed_one_on_another_scale(run: Diagnosis, kno
 def test_overlaid_runs_differ_by_dash_or_mark_and_say_their_names(run: Diagnosis, known: Diagnosis) -> None:
     both = [run, known]
     lines = [series for chart in loss_charts(both, words("en")) for series in chart.series]
-    mfu, times = charts.mfu_chart(both, words("en")), charts.times_chart(both, words("en"))
+    mfu, times = mfu_chart(both, words("en")), charts.times_chart(both, words("en"))
     assert mfu is not None
     assert times is not None
     for one in (*lines, *mfu.series):
@@ -179,7 +181,7 @@ def test_a_long_name_is_cut_in_its_middle(run: Diagnosis) -> None:
 
 def test_overlaid_runs_go_by_letters_and_never_share_a_colour(run: Diagnosis, known: Diagnosis) -> None:
     both = [run, known]
-    made = (charts.times_chart(both, words("en")), charts.mfu_chart(both, words("en")))
+    made = (charts.times_chart(both, words("en")), mfu_chart(both, words("en")))
     for chart in (*made, *loss_charts(both, words("en"))):
         assert chart is not None
         letters = {(series.label[0], series.colour) for series in chart.series}
@@ -190,7 +192,7 @@ def test_nothing_known_draws_nothing(run: Diagnosis) -> None:
     empty = dataclasses.replace(run, curves=type(run.curves)(), slow_rows=())
     assert charts.times_chart([empty], words("en")) is None
     assert loss_charts([empty], words("en")) == ()
-    assert charts.mfu_chart([empty], words("en")) is None
+    assert mfu_chart([empty], words("en")) is None
     assert wall_timeline.timeline(empty) == ()
 
 

@@ -293,7 +293,7 @@ def test_a_comparison_opens_with_the_verdict_and_has_all_tables(pair: Comparison
         assert words("en").number(at.b, 4) in text
     charts = seen.data["charts"]
     assert isinstance(charts, dict)
-    overlaid = {"all-times", "all-loss-tokens", "all-loss-seconds", "all-mfu"}
+    overlaid = {"all-times", "all-loss-tokens", "all-loss-seconds", "all-throughput", "all-mfu"}
     assert set(charts) == overlaid | {"all-arrival-seconds", "all-arrival-tokens"}
 
 

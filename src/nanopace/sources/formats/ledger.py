@@ -32,6 +32,7 @@ from nanopace.ledger.events import (
 from nanopace.ledger.file import EventReader
 from nanopace.run import Ending, Metric, Phase, Row, Span
 from nanopace.sources.build import RunBuilder
+from nanopace.sources.gpu_readings import GpuReadings
 from nanopace.sources.gpu_samples import GpuSamples
 from nanopace.sources.printed_numbers import nan_as_inf
 from nanopace.sources.processes.rank_lags import RankLags
@@ -61,6 +62,7 @@ class LedgerReader:
         self._tokens_known = False
         self._measured = False  # the process before this one knew its card's real peak
         self._gpu = GpuSamples()
+        self._readings = GpuReadings()
         self._ranks = RankLags()
         self._samples_pending = False  # the builder does not have those of the last process that counted
         self._world_size: int | None = None
@@ -108,7 +110,7 @@ class LedgerReader:
                 self._flush_samples()
                 self._ranks = RankLags(self._world_size)
             if not resumed:
-                self._gpu, self._reduced = GpuSamples(), None
+                self._gpu, self._readings, self._reduced = GpuSamples(), GpuReadings(), None
         if event.at_ms is not None:
             self._clock_ms = max(self._clock_ms, event.at_ms)
 
@@ -122,6 +124,7 @@ class LedgerReader:
             self._builder.checkpoint(event.iteration, event.path, ms=event.stall_ms, background_ms=event.background_ms)
         elif isinstance(event, GpuEvent):
             self._gpu.add(event)
+            self._readings.add(event)
         elif isinstance(event, ResumeEvent):
             self._resume(event)
         elif isinstance(event, RollbackEvent):
@@ -231,6 +234,7 @@ class LedgerReader:
         """Once for all processes of a run: a ledger may have thousands."""
         if self._samples_pending:
             self._builder.gpu_use(self._gpu.use())
+            self._builder.gpu_readings(self._readings.all())
             self._builder.rank_lags(self._ranks.all())
         self._samples_pending = False
 
@@ -238,6 +242,7 @@ class LedgerReader:
         """Its time belongs to the run, unless it ended before its first step."""
         if self._process_counts:
             self._gpu.end_process(self._energy_kwh)
+            self._readings.end_process(self._clock_ms)
             self._samples_pending = True
             if self._clock_ms > 0:
                 self._builder.wall_ms(self._clock_ms)

@@ -7,7 +7,7 @@ are names of the palette in assets/report.css, so that they can differ by theme;
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,7 +16,7 @@ from nanopace.views.document import run_colour, run_letter
 from nanopace.views.report import main_cause, named_causes
 from nanopace.wording.catalog import Words
 
-Unit = Literal["count", "tokens", "seconds", "ms", "loss", "share"]
+Unit = Literal["count", "tokens", "seconds", "ms", "loss", "share", "rate", "amount"]  # amount: the title has its unit
 # An interval is a point with a bar from its low to its high; an upright is a line across the frame, at x.
 Mark = Literal["line", "dots", "circle", "square", "diamond", "triangle", "cross", "ring", "interval", "upright"]
 
@@ -55,8 +55,8 @@ class Series:
     mark: Mark
     faint: bool = False
     dash: tuple[int, ...] = ()  # of a line: pixels on, off, on ...
-    low: tuple[float, ...] = ()  # of an interval, or of the band around a line
-    high: tuple[float, ...] = ()
+    low: tuple[float | None, ...] = ()  # of an interval, or of the band around a line
+    high: tuple[float | None, ...] = ()
     smoothable: bool = False  # the page can draw a smoothed line over it
 
 
@@ -168,51 +168,6 @@ def _times_by_run(runs: Sequence[Diagnosis]) -> tuple[Series, ...]:
         for number, run in enumerate(runs)
         if run.timed
     )
-
-
-# --- mfu -------------------------------------------------------------------------------------------------------------
-
-
-def mfu_chart(runs: Sequence[Diagnosis], words: Words) -> Chart | None:
-    """The printed mfu, the same without evaluation rows, and the share of the card that ran."""
-    series = tuple(
-        one
-        for number, run in enumerate(runs)
-        for one in _mfu_series(run, words, number if len(runs) > 1 else None)
-        if any(y is not None for y in one.y)
-    )
-    if not series:
-        return None
-    return Chart(
-        name="mfu",
-        title=words.text("GPU utilisation (mfu)"),
-        x_label=words.text("Iteration"),
-        x_unit="count",
-        y_label="mfu",
-        y_unit="share",
-        series=series,
-        from_zero=True,
-    )
-
-
-def _mfu_series(run: Diagnosis, words: Words, number: int | None) -> Iterable[Series]:
-    curves, mfu = run.curves, run.mfu
-    x = tuple(float(iteration) for iteration in curves.row_iteration)
-    own = "" if number is None else run_colour(number)
-    before = "" if number is None else f"{run_name(number, run)}: "
-    dash = () if number is None else run_dash(number)
-    printed = words.text("as printed")
-    yield Series(before + printed, x, tuple(curves.row_mfu_printed), own or "checkpoint", "line", bool(own), dash)
-    if number is None:
-        yield Series(words.text("without evaluation rows"), x, tuple(curves.row_mfu_true), "evaluation", "line")
-    if mfu.card_tflops and mfu.printed_peak_tflops:
-        ratio = mfu.printed_peak_tflops / mfu.card_tflops
-        of_card = tuple(None if value is None else value * ratio for value in curves.row_mfu_true)
-        label = words.text("of the {card}", card=words.card(mfu.card_name or ""))
-        yield Series(before + label, x, of_card, own or "best", "line", dash=dash if own else DASHED)
-    elif number is not None:
-        label = before + words.text("without evaluation rows")
-        yield Series(label, x, tuple(curves.row_mfu_true), own, "line", dash=dash)
 
 
 # --- names ----------------------------------------------------------------------------------------------------------

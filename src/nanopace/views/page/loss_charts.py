@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from nanopace.diagnosis.comparison import Comparison
@@ -17,6 +18,7 @@ from nanopace.wording.catalog import Words
 Against = Literal["tokens", "iteration", "seconds"]
 
 AS_PRINTED: tuple[Metric, ...] = ("loss", "bpc")  # evaluations in the unit of the rows: they share an axis
+OF_80_PERCENT = 1.2816  # standard errors to either side
 START_SHARE = 0.05  # the part of a run whose loss may rise above the frame, or nothing else could be told apart
 
 
@@ -110,7 +112,7 @@ def _losses(run: Diagnosis, words: Words, against: Against) -> Iterable[Series]:
     measured, of_steps = _training(curves)
     yield Series(words.text("training"), x, measured, "evaluation", "line", dash=DASHED)
     yield Series(words.text("training, mean of past steps"), x, of_steps, "evaluation", "line", dash=DASHED)
-    yield Series(words.text("validation"), x, tuple(curves.eval_val), "checkpoint", "line")
+    yield _validation(run, words, x)
     if run.loss.best_val_iteration in curves.eval_iteration:
         best = curves.eval_iteration.index(run.loss.best_val_iteration)
         label = _best_label(run, words, saved=curves.eval_saved[best])
@@ -136,9 +138,23 @@ def _overlaid_losses(run: Diagnosis, words: Words, against: Against, number: int
     """The losses of one of several runs, in its own colour and dash."""
     if run.loss.metric in AS_PRINTED:
         yield _printed(run, words, against, number)
-    label = f"{run_name(number, run)}: {words.text('validation')}"
-    x, y = _eval_x(run, against), tuple(run.curves.eval_val)
-    yield Series(label, x, y, run_colour(number), "line", dash=run_dash(number))
+    found = _validation(run, words, _eval_x(run, against))
+    label = f"{run_name(number, run)}: {found.label}"
+    yield replace(found, label=label, colour=run_colour(number), dash=run_dash(number))
+
+
+def _validation(run: Diagnosis, words: Words, x: tuple[float, ...]) -> Series:
+    """With a band where the trainer measures how far off each evaluation may be."""
+    curves = run.curves
+    if run.loss.metric != "loss" or not any(curves.eval_val_error):
+        return Series(words.text("validation"), x, tuple(curves.eval_val), "checkpoint", "line")
+    pairs = tuple(zip(curves.eval_val, curves.eval_val_error, strict=True))
+    low, high = (
+        tuple(None if val is None or error is None else val + side * error for val, error in pairs)
+        for side in (-OF_80_PERCENT, OF_80_PERCENT)
+    )
+    label = words.text("validation, 80% interval")
+    return Series(label, x, tuple(curves.eval_val), "checkpoint", "line", low=low, high=high)
 
 
 def _printed(run: Diagnosis, words: Words, against: Against, number: int | None) -> Series:

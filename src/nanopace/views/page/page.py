@@ -18,8 +18,10 @@ from nanopace.views.health import health
 from nanopace.views.key_figures import key_figures
 from nanopace.views.page import charts, wall_timeline
 from nanopace.views.page.charts import Chart
+from nanopace.views.page.gpu_charts import gpu_charts
 from nanopace.views.page.loss_charts import loss_charts
 from nanopace.views.page.render import Page, headings
+from nanopace.views.page.speed_charts import mfu_chart, tokens_chart
 from nanopace.views.page.waterfall import Bar
 from nanopace.views.report import Report, phase_name, span_of
 from nanopace.views.sections import Explained, slow_groups
@@ -73,7 +75,8 @@ def overlaid(comparisons: Sequence[Comparison], words: Words, made: Made | None 
         *arrival_charts(comparisons, words),
         charts.times_chart(everyone, words),
         *loss_charts(everyone, words, comparisons),
-        charts.mfu_chart(everyone, words),
+        tokens_chart(everyone, words),
+        mfu_chart(everyone, words),
     )
     say = headings(words)
     placed = [_placed(chart, drawn, "all") for chart in overlays if chart is not None]
@@ -123,7 +126,8 @@ def explained_run(
     }
     pictures = {
         "times": placed(charts.times_chart([run], words)),
-        "gpu": placed(charts.mfu_chart([run], words)),
+        "throughput": placed(tokens_chart([run], words)),
+        "gpu": placed(mfu_chart([run], words), *gpu_charts(run, words)),
         "loss": placed(*loss_charts([run], words)),
     }
     state, parts = health(run, words), strip(run, words)
@@ -278,4 +282,4 @@ def _placed(chart: Chart, drawn: dict[str, Chart], prefix: str) -> dict[str, obj
     """Give a chart its place: the key under which the script finds its data."""
     key = f"{prefix}-{chart.name}"
     drawn[key] = chart
-    return {"key": key, "title": chart.title, "clipped": chart.y_top is not None}
+    return {"key": key, "title": chart.title, "clipped": chart.y_top is not None, "small": chart.small}

@@ -28,7 +28,8 @@ def clock_places(runs: Sequence[Diagnosis]) -> Places | None:
         (seconds, iteration) for seconds, iteration in ends if seconds is not None and math.isfinite(seconds)
     )
     kept = _bends(points)
-    return Places(tuple(x for x, _ in kept), tuple(y for _, y in kept)) if len(kept) > 1 else None
+    x = tuple(float(f"{seconds:.8g}") for seconds, _ in kept)  # a page has no use for more digits
+    return Places(x, tuple(iteration for _, iteration in kept)) if len(kept) > 1 else None
 
 
 def _rising(points: Iterable[tuple[float, int]]) -> list[tuple[float, int]]:

@@ -29,7 +29,9 @@ from nanopace.wording.catalog import Words
 from nanopace.wording.printable import visible
 
 ROOM = Path(__file__).parent
-SCRIPTS = ("uPlot.iife.min.js", "numbers.js", "marks.js", "axes.js", "curves.js", "charts.js", "page.js")
+SCRIPTS = (
+    *("uPlot.iife.min.js", "numbers.js", "marks.js", "axes.js", "curves.js", "controls.js", "charts.js", "page.js"),
+)
 LIVE_SCRIPTS = (*SCRIPTS, "live.js")
 DIGITS = 7  # of a point in a chart: more than any screen can show
 

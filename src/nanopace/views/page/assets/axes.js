@@ -57,7 +57,8 @@ function axesOf(colour, tickLabels) {
     return (plot, least, most) => {
       if (least == null) return log ? [1, 10] : [0, 1];
       const [low, high] = inView(view.lines, plot, least, most);
-      const { from_zero: fromZero, y_top: cropped } = view.chart;
+      const { from_zero: fromZero } = view.chart;
+      const cropped = view.cropped ? view.chart.y_top : null;
       const top = Math.min(high, cropped ?? high);
       if (log) {
         const room = Math.max(1.02, (top / low) ** 0.1);

@@ -12,6 +12,7 @@ window.nanopaceCharts = (() => {
   const { HOVER, significant, tickLabels } = numbersOf(report.lang, report.units);
   const { scatter, intervals, uprights, shade, legendLabel } = marksOf(colour);
   const { xRange, yRange, axis } = axesOf(colour, tickLabels);
+  const controls = controlsOf(say);
   const { smoothed, toIteration, fromIteration, translate } = curvesOf;
 
   const views = new Map(); // figure -> what is drawn in it
@@ -72,8 +73,9 @@ window.nanopaceCharts = (() => {
         if (series.mark === "upright") return "";
         if (value == null) return "–";
         const [low, high] = bounds(plot.data[0][row]) ?? [];
-        if (low != null && high != null) return `${hover(value)} (${hover(low)} – ${hover(high)})`;
-        return chart.perplexity ? `${hover(value)} (${report.perplexity} ${significant(Math.exp(value))})` : hover(value);
+        if (series.mark === "interval") return `${hover(value)} (${hover(low)} – ${hover(high)})`;
+        const about = low == null ? hover(value) : `${hover(value)} ± ${hover((high - low) / 2)}`;
+        return chart.perplexity ? `${about} (${report.perplexity} ${significant(Math.exp(value))})` : about;
       },
     };
     if (series.dash.length) options.dash = series.dash;
@@ -128,7 +130,7 @@ window.nanopaceCharts = (() => {
     const width = place.clientWidth;
     const narrow = width < NARROW;
     const [logX, logY] = [isLog(view, "x"), isLog(view, "y")];
-    const height = (narrow ? 240 : 300) * (chart.small ? 0.6 : 1);
+    const height = (narrow ? 240 : 300) * (chart.small ? 0.7 : 1);
     const plot = new uPlot(
       {
         width,
@@ -201,8 +203,8 @@ window.nanopaceCharts = (() => {
 
   function show(view) {
     const [min, max] = stretchOf(view);
-    if (min != null) view.plot.setScale("x", { min, max });
-    if (view.reset) view.reset.hidden = !zooms.has(groupOf(view));
+    if (min != null) view.plot.batch(() => view.plot.setScale("x", { min, max })); // at once: a cursor may follow
+    view.reset.hidden = !zooms.has(groupOf(view));
   }
 
   // Move the zoom, where there is one, so that x is inside of it.
@@ -303,6 +305,8 @@ window.nanopaceCharts = (() => {
   function take(view) {
     view.chart = report.charts[view.key];
     view.lines = linesOf(view);
+    view.cropped = view.chart.y_top != null && !isLog(view, "x") && !isLog(view, "y"); // a logarithm has room for the start
+    view.note?.toggleAttribute("hidden", !view.cropped);
     view.bounds = view.lines.map(boundsOf);
   }
 
@@ -319,11 +323,10 @@ window.nanopaceCharts = (() => {
     take(view);
     if (kindOf(view) !== view.kind) return build(view);
     const { plot, walked } = view;
-    plot.batch(() => {
-      plot.setData(columnsOf(view), false);
-      show(view);
-    });
+    plot.setData(columnsOf(view), false);
+    show(view);
     if (walked != null) point(view, walked);
+    else if (plot.cursor.left >= 0) plot.setCursor({ left: plot.cursor.left, top: plot.cursor.top }, false); // new values there
   }
 
   const watcher = new ResizeObserver((entries) => {
@@ -338,6 +341,9 @@ window.nanopaceCharts = (() => {
     const key = figure.dataset.chart;
     if (views.has(figure) || !report.charts[key]) return;
     const view = { figure, key, chart: report.charts[key], choice: choiceOf(key), place: figure.querySelector(".plot") };
+    view.note = figure.querySelector("figcaption .note"); // says that the axis is cropped
+    view.controls = controls(view, { isLog, changed: build, reset: (each) => zoom(each, null) });
+    view.place.before(view.controls);
     views.set(figure, view);
     build(view);
     watcher.observe(view.place);
@@ -353,6 +359,7 @@ window.nanopaceCharts = (() => {
       if (figure.isConnected) continue;
       watcher.unobserve(view.place);
       view.plot.destroy();
+      view.controls.remove();
       views.delete(figure);
       waiting.delete(view);
     }

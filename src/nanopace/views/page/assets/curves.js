@@ -2,13 +2,15 @@
 const curvesOf = (() => {
   "use strict";
 
-  const SHARES = { light: 1 / 300, strong: 1 / 40 }; // of the whole x axis: how far back a smoothed line remembers
+  // How far back a smoothed line remembers: a share of the whole x axis, and at least so many points.
+  const REACH = { light: [1 / 300, 3], strong: [1 / 60, 12] };
 
   // An exponential mean of the points so far, each weighed by how far back it lies on x. Its weights sum to one from the
   // first point on, so the line does not start too low.
   function smoothed(series, strength) {
     const [first, last] = [series.x[0], series.x.at(-1)];
-    const reach = SHARES[strength] * (last - first) || 1;
+    const [share, points] = REACH[strength];
+    const reach = Math.max(share, points / series.x.length) * (last - first) || 1;
     let [sum, weight, before] = [0, 0, first];
     return series.y.map((y, index) => {
       if (y == null) return null;

@@ -43,6 +43,8 @@ function numbersOf(lang, units) {
     ms: (ms) => (ms < 1000 ? timed(fixed(ms, 2), "ms") : timed(fixed(ms / 1000, 3), "s")),
     loss: (value) => fixed(value, 4),
     share: (value) => percent(value, 2),
+    rate: (value) => number(value, { notation: "compact", maximumSignificantDigits: 4 }),
+    amount: (value) => number(value, { maximumFractionDigits: 2 }),
   };
 
   // --- labels of ticks: as many digits as their distance asks for ----------------------------------------------------
@@ -83,6 +85,8 @@ function numbersOf(lang, units) {
     ms: (ticks, step) => timeTicks(MILLIS, ticks, step),
     loss: plain,
     share: (ticks, step) => ticks.map((tick) => percent(tick, decimals(100 * step))),
+    rate: compact,
+    amount: plain,
   };
 
   // 1, 2 and 5 of every decade are round numbers, each in a unit of its own: 500 ms, 1 s.

@@ -1,0 +1,74 @@
+"""The charts of the card's own sensors: clock, power, temperature and memory over the wall clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nanopace.diagnosis.result import Diagnosis
+from nanopace.views.page.charts import DASHED, Chart, Mark, Series
+from nanopace.views.page.places import clock_places
+from nanopace.wording.catalog import Words
+
+NEAR = 0.5  # of the card's memory: from there on its limit is drawn
+_MARKS: tuple[tuple[str, str, Mark], ...] = (  # reasons for a lower clock, the worst first
+    ("thermal", "checkpoint", "triangle"),
+    ("hw_slowdown", "compile", "cross"),
+    ("power_brake", "compile", "cross"),
+    ("power_cap", "stall", "square"),
+)
+
+
+def gpu_charts(run: Diagnosis, words: Words) -> tuple[Chart, ...]:
+    """One for each sensor that was read; the clock's has the moments at which something held it back."""
+    curves = run.curves
+    sensors = (
+        ("clock", words.text("GPU clock"), words.text("Clock (MHz)"), "evaluation", curves.gpu_mhz),
+        ("power", words.text("GPU power"), words.text("Power (W)"), "checkpoint", curves.gpu_watts),
+        ("temperature", words.text("GPU temperature"), words.text("Temperature (°C)"), "compile", curves.gpu_celsius),
+        ("memory", words.text("GPU memory"), words.text("Memory (GB)"), "best", curves.gpu_memory_gb),
+    )
+    return tuple(
+        Chart(
+            name=f"gpu-{name}",
+            title=title,
+            x_label=words.text("Wall clock"),
+            x_unit="seconds",
+            y_label=label,
+            y_unit="amount",
+            series=(Series(title, curves.gpu_seconds, values, colour, "line"), *_beside(run, name, words)),
+            from_zero=name in ("power", "memory"),
+            at=clock_places([run]),
+            small=True,
+        )
+        for name, title, label, colour, values in sensors
+        if any(value is not None for value in values)
+    )
+
+
+def _beside(run: Diagnosis, sensor: str, words: Words) -> Sequence[Series]:
+    if sensor == "clock":
+        return _throttled(run, words)
+    fact, used = run.facts.get("gpu_memory_gb"), max((gb or 0.0 for gb in run.curves.gpu_memory_gb), default=0.0)
+    if sensor != "memory" or fact is None or not isinstance(fact.value, (int, float)) or used < NEAR * fact.value:
+        return ()
+    ends = (run.curves.gpu_seconds[0], run.curves.gpu_seconds[-1])
+    return (Series(words.text("memory of the card"), ends, (fact.value,) * 2, "muted", "line", dash=DASHED),)
+
+
+def _throttled(run: Diagnosis, words: Words) -> Sequence[Series]:
+    names = {
+        "thermal": words.text("held back by heat"),
+        "hw_slowdown": words.text("held back by the hardware"),
+        "power_brake": words.text("held back by the power supply"),
+        "power_cap": words.text("at the power limit"),
+    }
+    curves = run.curves
+    samples = tuple(zip(curves.gpu_seconds, curves.gpu_mhz, curves.gpu_throttle, strict=True))
+    left, found = samples, []
+    for reason, colour, mark in _MARKS:  # each sample once, by the worst of its reasons
+        held = [(x, y) for x, y, why in left if why is not None and reason in why.split(",")]
+        left = tuple(each for each in left if each[2] is None or reason not in each[2].split(","))
+        if held:
+            xs, ys = tuple(x for x, _ in held), tuple(y for _, y in held)
+            found.append(Series(names[reason], xs, ys, colour, mark))
+    return found
