@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 MOST_SLOW_ROWS = 2000  # in a file, and on paper; the JSON has them all
 LIVE_SLOW_ROWS = 500  # in a page that is sent again and again
-SECTIONS = ("advice", "wall", "times", "slow", "throughput", "gpu", "loss", "known", "notes")  # as the page has them
+# In the order of the page.
+SECTIONS = ("advice", "wall", "times", "slow", "throughput", "gpu", "loss", "samples", "known", "notes")
 # What a line of the answer is, by its style in the terminal.
 KINDS = {"bold": "reading", "bold red": "alarm", "bold green": "advice"}
 
