@@ -134,6 +134,7 @@ def headings(words: Words) -> dict[str, str]:
         "all_runs": words.text("All runs"),
         "language": words.text("Language"),
         "alerts": words.text("Alerts"),
+        "live": words.text("Live page"),
         "against": words.text("against"),
         "noscript": words.text("The charts need JavaScript. The tables say the same without it."),
         "served": words.text("Served by nanopace {version}. It only reads the logs.", version=__version__),
