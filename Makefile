@@ -21,7 +21,7 @@ help: ## list the targets
 demo: $(VENV)/.train ## train a small GPT on Python's own source, let it write, and see where the time went
 	@mkdir -p demo
 	cd demo && ../$(BIN)/nanopace train --overwrite=True
-	@$(BIN)/nanopace explain demo/out --html demo/report.html 2>/dev/null
+	@$(BIN)/nanopace explain demo/out --html demo/report.html >/dev/null 2>&1
 	@echo; echo "The report as a page: demo/report.html. More text: $(BIN)/nanopace sample demo/out --prompt 'class '"
 
 # Coverage makes the tests take 1.4 times as long, so only CI, which sets CI=true, and `make coverage` measure it.

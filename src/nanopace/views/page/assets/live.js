@@ -33,7 +33,7 @@
     for (const { name } of [...here.attributes])
       if (!there.hasAttribute(name) && !kept.includes(name)) here.removeAttribute(name);
     for (const { name, value } of there.attributes) if (!kept.includes(name)) here.setAttribute(name, value);
-    if (here.matches(".plot, output, #announced")) return; // what the other scripts fill
+    if (here.matches(".plot, [data-kept]")) return; // what the other scripts fill
     children(here, there);
   }
 
