@@ -24,7 +24,9 @@ def clock_places(runs: Sequence[Diagnosis]) -> Places | None:
         return None
     curves = runs[0].curves
     ends = zip(curves.row_seconds, curves.row_iteration, strict=True)
-    points = _rising((seconds, iteration) for seconds, iteration in ends if seconds is not None)
+    points = _rising(
+        (seconds, iteration) for seconds, iteration in ends if seconds is not None and math.isfinite(seconds)
+    )
     kept = _bends(points)
     x = tuple(float(f"{seconds:.8g}") for seconds, _ in kept)  # a page has no use for more digits
     return Places(x, tuple(iteration for _, iteration in kept)) if len(kept) > 1 else None
