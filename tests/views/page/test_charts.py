@@ -52,7 +52,7 @@ def test_every_row_is_drawn_once_and_slow_ones_by_cause(run: Diagnosis) -> None:
 
 
 def test_each_cause_has_its_own_mark_and_colour_where_they_meet() -> None:
-    together = ("compile", "stall", "periodic", "checkpoint", "evaluation")
+    together = ("restart", "compile", "stall", "periodic", "checkpoint", "evaluation")
     assert len({charts.CAUSE_MARKS[cause] for cause in together}) == len(together)
     assert {*charts.CAUSE_MARKS} == {*CAUSES}  # whatever a row is drawn as has a mark
 

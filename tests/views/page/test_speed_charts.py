@@ -93,6 +93,14 @@ def test_no_limit_is_drawn_of_a_card_that_is_unknown_or_far_away(known: Diagnosi
     assert "at 100%" in speed.series[-1].label
 
 
+def test_one_run_of_two_alone_is_no_comparison(known: Diagnosis) -> None:
+    unknown = dataclasses.replace(known, throughput=dataclasses.replace(known.throughput, tokens_per_iteration=None))
+    assert tokens_chart([known, unknown], EN) is None
+    both = tokens_chart([known, known], EN)
+    assert both is not None
+    assert [series.label[0] for series in both.series] == ["A", "B"]
+
+
 def test_a_run_without_printed_mfu_has_that_of_its_card(known: Diagnosis) -> None:
     silent = (None,) * len(known.curves.row_ms)
     curves = dataclasses.replace(known.curves, row_mfu_printed=silent, row_mfu_true=silent)

@@ -18,10 +18,12 @@ from nanopace.wording.catalog import Words
 
 Unit = Literal["count", "tokens", "seconds", "ms", "loss", "share", "rate", "amount"]  # amount: the title has its unit
 # An interval is a point with a bar from its low to its high; an upright is a line across the frame, at x.
-Mark = Literal["line", "dots", "circle", "square", "diamond", "triangle", "cross", "ring", "interval", "upright"]
+Mark = Literal[
+    "line", "dots", "circle", "square", "diamond", "triangle", "cross", "plus", "ring", "interval", "upright"
+]
 
 CAUSE_MARKS: dict[str, Mark] = {
-    "restart": "cross",
+    "restart": "plus",
     "compile": "triangle",
     "stall": "cross",
     "periodic": "square",

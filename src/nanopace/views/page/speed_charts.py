@@ -18,9 +18,10 @@ DOTTED = (2, 3)
 
 
 def tokens_chart(runs: Sequence[Diagnosis], words: Words) -> Chart | None:
-    """Tokens per second of every row, and of one run what its card would give at most."""
+    """Tokens per second of every row, and of one run what its card would give at most; None where there is nothing to
+    compare with."""
     series = tuple(one for number, run in enumerate(runs) for one in _tokens(run, words, number, len(runs) > 1))
-    if not series:
+    if len(series) < min(2, len(runs)):
         return None
     limits = _limits(runs[0], words, runs[0].throughput.tokens_per_s) if len(runs) == 1 else ()
     return Chart(

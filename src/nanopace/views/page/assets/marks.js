@@ -2,6 +2,9 @@
 function marksOf(colour) {
   "use strict";
 
+  const W = 0.42; // half the width of an arm of a cross
+  const ARMS = [[-1, -W], [-W, -W], [-W, -1], [W, -1], [W, -W], [1, -W], [1, W], [W, W], [W, 1], [-W, 1], [-W, W], [-1, W]];
+
   // Every mark as a closed outline around a centre; `r` is half its size.
   const OUTLINES = {
     circle: (path, x, y, r) => {
@@ -11,11 +14,8 @@ function marksOf(colour) {
     square: (path, x, y, r) => path.rect(x - 0.85 * r, y - 0.85 * r, 1.7 * r, 1.7 * r),
     diamond: (path, x, y, r) => polygon(path, [[x, y - 1.25 * r], [x + 1.25 * r, y], [x, y + 1.25 * r], [x - 1.25 * r, y]]),
     triangle: (path, x, y, r) => polygon(path, [[x, y - 1.2 * r], [x + 1.2 * r, y + r], [x - 1.2 * r, y + r]]),
-    cross: (path, x, y, r) => {
-      const w = 0.42 * r;
-      const corners = [[-r, -w], [-w, -w], [-w, -r], [w, -r], [w, -w], [r, -w], [r, w], [w, w], [w, r], [-w, r], [-w, w], [-r, w]];
-      polygon(path, corners.map(([dx, dy]) => [x + 0.9 * (dx - dy), y + 0.9 * (dx + dy)]));
-    },
+    cross: (path, x, y, r) => polygon(path, ARMS.map(([dx, dy]) => [x + 0.9 * r * (dx - dy), y + 0.9 * r * (dx + dy)])),
+    plus: (path, x, y, r) => polygon(path, ARMS.map(([dx, dy]) => [x + 1.2 * r * dx, y + 1.2 * r * dy])),
   };
   OUTLINES.ring = (path, x, y, r) => OUTLINES.circle(path, x, y, 1.5 * r);
 
