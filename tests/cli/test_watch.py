@@ -91,7 +91,9 @@ def test_lines_pass_and_what_they_leave_out_stands_under_them() -> None:
     assert without_comments(out) == expected(61)
     lines = out.splitlines()
     row = lines.index(next(line for line in lines if line.startswith("iter 40:")))
-    said = lines.index(f"{PREFIX}Iteration 40 is slow, but not because of training: evaluation 4.00 s, the step 100 ms.")
+    said = lines.index(
+        f"{PREFIX}Iteration 40 is slow, but not because of training: evaluation 4.00 s, the step 100 ms."
+    )
     assert row < said
     assert any(
         re.match(rf"{PREFIX}iteration \d+ of 60, .* left.*, 81\.\dk tokens/s, 100\.\d ms a step, ", x) for x in lines
@@ -250,7 +252,10 @@ def test_a_file_that_grows_is_followed_until_its_run_is_finished(here: Path) -> 
     printed = without_comments(out).splitlines(keepends=True)
     assert printed[-len(rest) :] == rest
     assert len(printed) == len(rest) + 10, "and the last lines of what was there"
-    assert f"{PREFIX}Iteration 50 is slow, but not because of training: evaluation + checkpoint 4.00 s, the step 0.50 s." in out
+    assert (
+        f"{PREFIX}Iteration 50 is slow, but not because of training: evaluation + checkpoint 4.00 s, the step 0.50 s."
+        in out
+    )
     assert out.endswith(f"{PREFIX}The run has finished.\n")
 
 

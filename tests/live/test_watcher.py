@@ -24,7 +24,8 @@ def test_a_healthy_training_has_its_start_its_evaluations_and_its_status() -> No
         "42% of the RTX 4090, evaluation at 50 in 4.60 s"
     )
     assert evaluations == [
-        f"Iteration {at} is slow, but not because of training: evaluation + checkpoint 4.00 s, the step 100 ms." for at in (50, 100)
+        f"Iteration {at} is slow, but not because of training: evaluation + checkpoint 4.00 s, the step 100 ms."
+        for at in (50, 100)
     ]
 
 
