@@ -59,7 +59,7 @@ def test_the_defaults_make_a_config() -> None:
         ({"n_head": 7}, "n_embd must be a multiple of n_head"),
         ({"min_lr": 1.0}, "min_lr must not exceed learning_rate"),
         ({"dtype": "int8"}, "dtype must be one of"),
-        ({"parallel": "fsdp", "dtype": "float16"}, "parallel=fsdp and dtype=float16 exclude each other"),
+        ({"parallel": "fsdp", "dtype": "float16"}, "parallel=fsdp and dtype=float16 cannot be combined"),
     ],
 )
 def test_a_config_that_cannot_train_names_its_knob(knobs: dict[str, object], said: str) -> None:

@@ -96,7 +96,7 @@ def test_lines_pass_and_what_they_leave_out_stands_under_them() -> None:
     )
     assert row < said
     assert any(
-        re.match(rf"{PREFIX}iteration \d+ of 60, .* left.*, 81\.\dk tokens/s, 100\.\d ms a step, ", x) for x in lines
+        re.match(rf"{PREFIX}iteration \d+ of 60, .* left.*, 81\.\dk tokens/s, 100\.\d ms per step, ", x) for x in lines
     )
     assert lines[-1] == f"{PREFIX}The run has finished."
 
@@ -121,7 +121,7 @@ def test_bytes_of_any_kind_pass_untouched() -> None:
     odd = bytes(range(256)) * 50 + b"\r 10%|##\r 20%|####\x1b[31m half a li"
     found = subprocess.run([*shlex.split(NANOPACE), "watch"], input=odd, stdout=subprocess.PIPE, check=True).stdout
     assert found.startswith(odd)
-    assert found[len(odd) :].startswith(b"\n# nanopace: No training log is in these lines")
+    assert found[len(odd) :].startswith(b"\n# nanopace: No training log found in these lines")
 
 
 @pytest.mark.parametrize("lang", ["de", "fr", "es"])
@@ -289,9 +289,9 @@ def test_control_c_ends_the_watching_of_a_file(here: Path) -> None:
 def test_the_footer_on_a_terminal() -> None:
     lines = list(_on_terminal(f"{trainer(61, 0.06)} | {NANOPACE} watch --gpu 4070", "iteration 4"))
     assert any(re.match(r"iteration \d+ of 60 ━+─+ \d+%, [\d.]+ s left", line) for line in lines)
-    assert any(re.match(r"81\.\dk tokens/s, 100\.\d ms a step.*, evaluation at 60 in", line) for line in lines)
+    assert any(re.match(r"81\.\dk tokens/s, 100\.\d ms per step.*, evaluation at 60 in", line) for line in lines)
     assert any(
-        re.match(r"start-up and compile [\d.]+%, |evaluation [\d.]+%, |training [\d.]+%, ", line) for line in lines
+        re.match(r"start-up and compilation [\d.]+%, |evaluation [\d.]+%, |training [\d.]+%, ", line) for line in lines
     )
     assert any(re.match(r"loss [\d.]+ [\d.]+ [▁▂▃▄▅▆▇█]+ [\d.]+ validation [\d.]+ at 40", line) for line in lines)
 
@@ -323,7 +323,7 @@ def _on_terminal(command: str, until: str) -> Iterator[str]:
     [
         (["watch", "a.log", "b.log"], "b.log: one log at a time can be watched"),
         (["watch", "nowhere/train.log"], "nowhere/train.log: no such file"),
-        (["watch", "packed.log.gz"], "packed.log.gz: is compressed, and does not grow; try nanopace explain"),
+        (["watch", "packed.log.gz"], "packed.log.gz: is compressed and cannot grow; try nanopace explain"),
         (["watch", "--log", "x.log"], "--log x.log: which command? nanopace watch --log x.log -- python train.py"),
         (["watch", "--log", "x.log", "--", "no-such-program"], "--log x.log: no-such-program: cannot be started: no "),
         (["watch", "--log", "no/x.log", "--", "true"], "--log no/x.log: cannot be written: No such file or directory"),

@@ -39,7 +39,11 @@ USUAL: dict[str, object] = {
     "accumulation": 2,
     "failed_at": 21,
 }
-_IMPOSSIBLE = re.compile(r"(?<![\w.-])-?(?:inf|nan|Infinity|NaN)(?![\w-])|\d{40}|e\+\d\d")
+# A sentence may say that a loss was "NaN or infinite", in four languages; no figure may be one.
+_IMPOSSIBLE = re.compile(
+    r"(?<![\w.-])-?(?:inf|nan|Infinity|NaN(?!\s+(?:or infinite|oder unendlich|ou infini|o infinit)))(?![\w-])"
+    r"|\d{40}|e\+\d\d"
+)
 
 
 def _event(kind: str, **values: object) -> str:

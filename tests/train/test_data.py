@@ -155,7 +155,9 @@ def test_a_byte_that_changes_between_two_runs(corpus: Path, tmp_path: Path, spli
     before = (data / f"{split}.bin").read_bytes()
     flip_in_the_middle_of_nowhere(data / f"{split}.bin", keep_time=keep_time)
     assert open_corpus(data).fingerprint == fingerprint  # which samples do not see
-    with pytest.raises(InputError, match=rf"{split}\.bin: has changed since training started; restore the file"):
+    with pytest.raises(
+        InputError, match=rf"{split}\.bin: has changed since training started; restore the original file"
+    ):
         run(data, out, Recorder(), max_iters=10, init_from="resume")
     assert (out / "ledger.jsonl").read_bytes() == ledger  # found before anything is written
     (data / f"{split}.bin").write_bytes(before)

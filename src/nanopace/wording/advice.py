@@ -36,7 +36,7 @@ ADVICE: Mapping[str, Sentence] = {
     ),
     "leave_float16": say(
         "Train in bfloat16 if the card supports it, otherwise in float32: float16 overflows above 65,504, and the "
-        "loss becomes NaN."
+        "loss becomes NaN or infinite."
     ),
     "calm_the_loss": say(
         "Lower learning_rate (now {learning_rate}) or raise warmup_iters, and look at the data of these steps."

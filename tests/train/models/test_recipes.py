@@ -235,9 +235,9 @@ def test_gpt2_is_what_it_was() -> None:
         ({"without": "rope"}, "without='rope': recipe=gpt2 has nothing to leave out"),
         (
             {"recipe": "fast", "without": "rope,salt"},
-            "without must name ingredients of recipe=fast (muon), not 'salt'",
+            "without must name ingredients of recipe=fast (muon, ",
         ),
-        ({"recipe": "fast", "parallel": "fsdp"}, "recipe=fast and parallel=fsdp exclude each other"),
+        ({"recipe": "fast", "parallel": "fsdp"}, "recipe=fast and parallel=fsdp cannot be combined"),
         ({"recipe": "fast", "bias": True}, "recipe=fast has no biases"),
         ({"recipe": "fast", "n_head": 3, "n_embd": 15}, "n_embd / n_head must be even with recipe=fast"),
         ({"cooldown": 1.5}, "cooldown must be float >= 0, < 1"),

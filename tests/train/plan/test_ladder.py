@@ -77,7 +77,7 @@ def test_gradients_bring_averages_along() -> None:
 def test_gradients_cannot_be_released_where_others_have_to_wait_for_them() -> None:
     with pytest.raises(ConfigError, match="needs gradient_accumulation_steps=1, not 4"):
         TrainConfig(memory="gradients", gradient_accumulation_steps=4)
-    with pytest.raises(ConfigError, match="memory=gradients and recipe=fast exclude each other"):
+    with pytest.raises(ConfigError, match="memory=gradients and recipe=fast cannot be combined"):
         TrainConfig(memory="gradients", gradient_accumulation_steps=1, recipe="fast")
 
 

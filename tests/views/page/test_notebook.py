@@ -70,7 +70,7 @@ def test_they_show_themselves(run: Run) -> None:
         assert tags.seen.count("svg") == 2
         assert tags.seen[:2] == ["div", "style"]
     assert "n_layer" in of_run.said
-    assert "Do: " not in of_run.said  # a Run has no opinion
+    assert "Try: " not in of_run.said  # a Run has no opinion
     assert "A normal step takes" in of_diagnosis.said
     assert "waiting" not in of_diagnosis.said
     assert "B" in of_comparison.said
