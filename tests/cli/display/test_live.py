@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -305,6 +306,7 @@ def read_until(file: int, mark: bytes | None) -> bytes:
     """All that is written up to a mark, or to the end."""
     written = b""
     while mark is None or mark not in written:
+        assert select.select([file], [], [], 20)[0], f"no {mark!r} in {written[-2000:]!r}"
         try:
             more = os.read(file, 65536)
         except OSError:  # Linux says so at the end of a terminal

@@ -110,7 +110,7 @@ def test_a_full_disk(corpus: Path, small_disk: Path) -> None:
     check_survived(out, told, "No space left on device")
     notes = [each for each in told.all("note") if "ledger.jsonl" in each]
     assert len(notes) == 2
-    assert "No space left on device; training continues" in notes[0]
+    assert "No space left on device; training goes on" in notes[0]
     assert "is written again; nothing is missing" in notes[1]
 
 

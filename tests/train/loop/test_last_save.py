@@ -106,7 +106,7 @@ def test_a_run_whose_last_step_is_not_saved_did_not_finish(command: list[str], s
     last = done.stdout.splitlines()[-1]
     assert last.startswith("trained 15 steps, but step 15 could not be saved (")
     assert "No space left on device" in last
-    assert "the newest whole checkpoint is of step 12" in last
+    assert "the newest intact checkpoint is step 12" in last
     assert last.endswith(f"resume with: nanopace train --init_from=resume --out_dir={small_disk / 'out'}")
     assert "finished" not in done.stdout
     assert names(small_disk / "out" / "checkpoints") == ["step-00000008", "step-00000012"]

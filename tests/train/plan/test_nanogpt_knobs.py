@@ -153,4 +153,4 @@ def test_with_nothing_asked_for_it_is_the_embedded_corpus(monkeypatch: pytest.Mo
     flags = [f"--{name}={value}" for name, value in TINY.items()]
     plan = plan_of(asked_by(monkeypatch, "--auto", *flags))
     assert plan.config.dataset == EMBEDDED
-    assert plan.reasons["dataset"].startswith(f"{EMBEDDED}: the source of this Python")
+    assert plan.reasons["dataset"].startswith(f"{EMBEDDED}: the source code of this Python")
