@@ -14,11 +14,11 @@ from nanopace.diagnosis.result import Diagnosis
 from nanopace.record import replace
 from nanopace.views.document import Section, Table, run_colour, run_letter
 from nanopace.views.figures import facts_table, forecasts
-from nanopace.views.health import health
 from nanopace.views.key_figures import key_figures
 from nanopace.views.page import charts, wall_timeline
 from nanopace.views.page.charts import Chart
 from nanopace.views.page.gpu_charts import gpu_charts
+from nanopace.views.page.health import health
 from nanopace.views.page.loss_charts import loss_charts
 from nanopace.views.page.render import Page, headings
 from nanopace.views.page.speed_charts import mfu_chart, tokens_chart

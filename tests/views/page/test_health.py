@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from nanopace.diagnosis.result import Diagnosis, Finding
-from nanopace.views.health import Health, flags_of, health
+from nanopace.views.page.health import Health, flags_of, health
 from nanopace.wording.catalog import words
 
-from .cases import case_1
+from ..cases import case_1
 
 NOTHING = Finding("nothing_to_change", {"overhead_share": 0.004}, advice=True)
 RAISE = Finding(

@@ -6,10 +6,10 @@ The word only repeats what the findings say. Where they say too little, so does 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from nanopace.diagnosis.result import Diagnosis, Finding
-from nanopace.record import Record
 from nanopace.sources.formats.registry import find_format
 from nanopace.views.summary import best_advice, gravest_alarm
 from nanopace.wording.catalog import Words
@@ -64,7 +64,8 @@ _KNOBS: Mapping[str, Mapping[str, str]] = {
 _SETTINGS = {"use_float16": "--dtype=float16", "turn_on_compile": "--compile=True"}
 
 
-class Health(Record):
+@dataclass(frozen=True, slots=True)
+class Health:
     """A run's state, the picture that shows it best, and the flags that would change it."""
 
     state: State
