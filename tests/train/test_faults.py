@@ -118,7 +118,7 @@ def test_a_step_that_is_not_finite_leaves_no_trace(
     assert [step for step, changed in faulty.changed.items() if not changed] == [4]
     assert [event.iteration for event in told.all("step") if event.skipped] == [4]
     assert [each["iteration"] for each in events(tmp_path / "out", "step") if each.get("skipped")] == [4]
-    notes = [each for each in told.all("note") if "left out" in each]
+    notes = [each for each in told.all("note") if "skipped so far" in each]
     assert len(notes) == 1
     assert notes[0].startswith("step 4: ")
     assert np.isfinite([each.train for each in told.all("eval")[1:]]).all()

@@ -153,7 +153,7 @@ def test_who_is_there_first_keeps_the_name(start: Start, tmp_path: Path, how: Ca
     first.send_signal(signal.SIGTERM)
     said, _ = first.communicate(timeout=60)
     assert first.returncode == 130
-    assert "was removed or renamed while training ran" in said
+    assert "was removed or renamed during training" in said
     assert (seeds(out), seeds_of_ledger(out)) == ({1}, [1])
     if how is rename:
         assert seeds(tmp_path / "x") == {1}

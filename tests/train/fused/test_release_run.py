@@ -155,7 +155,7 @@ def test_memory_that_is_full_ends_it_and_what_is_saved_stays(
 ) -> None:
     """In a rehearsal, and in a step that some layers have taken already: it cannot be taken again in two halves."""
     Spoiled(monkeypatch, full=full)
-    with pytest.raises(UsageError, match=r"--batch_size=2: .* full; halve it and double --gradient_accumulation_steps"):
+    with pytest.raises(UsageError, match="--batch_size=2: out of memory; halve it and double --gradient_acc"):
         run(corpus, tmp_path / "out", **RELEASED)
     whole, refused = newest_intact(tmp_path / "out")
     assert (None if whole is None else whole.step, refused) == (step, [])
@@ -167,8 +167,8 @@ def test_a_gradient_that_is_not_finite_is_told_as_what_it_is(
     Spoiled(monkeypatch, infinite=range(3, 4))
     _, told = run(corpus, tmp_path / "out", **{**RELEASED, "n_layer": 2})
     assert skipped(told) == [2]
-    (note,) = [each for each in told.all("note") if "left out" in each]
-    assert "gradient norm inf: left out, but for layers behind the one whose gradient is not finite" in note
+    (note,) = [each for each in told.all("note") if "skipped so far" in each]
+    assert "gradient norm inf: skipped, except by the layers behind the one whose gradient is not finite" in note
     steps = counts(tmp_path / "out")
     assert {each for name, each in steps.items() if ".h.1." in name} == {4.0}
     assert {each for name, each in steps.items() if ".h.1." not in name} == {3.0}
