@@ -16,6 +16,8 @@ from nanopace.ledger.codec import to_json
 
 
 @example([2, 3], [-1, 30])  # a batch that fails at once, after a line that was torn by the one before
+@example([1], [1, 51, 0])  # all of a line but its end
+@example([1, 1], [-1, 51, 0])  # the same of one that waited
 @given(st.lists(st.integers(0, 4), max_size=6), st.lists(st.integers(-1, 200), max_size=12))
 def test_every_line_arrives_once_and_in_order(batches: list[int], takes: list[int]) -> None:
     """`takes`: how many bytes each write() takes; -1 is none at all, since the disk is full. Then it has room again."""

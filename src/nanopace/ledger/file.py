@@ -139,9 +139,11 @@ class LedgerWriter:
                 while sent < len(whole):
                     sent += os.write(self._file, whole[sent:])
             except OSError as error:
-                done = whole[:sent].count(b"\n") - self._torn
+                done = max(0, whole[:sent].count(b"\n") - self._torn)
                 self._torn = not whole[:sent].endswith(b"\n") if sent else self._torn
-                self._keep_all(lines[max(0, done) :], error)
+                if self._torn and sent and whole[sent - 1 : sent + 1] == b"}\n":
+                    done += 1  # only its end is missing, and the next line brings that
+                self._keep_all(lines[done:], error)
                 return
             self._torn = False
             if self._trouble is not None:
@@ -184,9 +186,12 @@ class LedgerWriter:
             line = b"\n" + line
         written = os.write(self._file, line)
         self._torn = written < len(line)
-        while written < len(line):  # a full disk, mostly: the next round then says so
+        while written < len(line) - 1:  # a full disk, mostly: the next round then says so
             written += os.write(self._file, line[written:])
-        self._torn = False
+        if written < len(line):  # its end alone is missing: where that fails, the next line brings it
+            with contextlib.suppress(OSError):
+                written += os.write(self._file, line[written:])
+        self._torn = written < len(line)
 
     def _look_after_it(self) -> None:
         """Somebody may have removed the file, or its directory, or put another in its place."""
