@@ -14,7 +14,9 @@ import pytest
 from ..live.made_up import HEADER, rows
 from ..live.web.served import Server, served
 from ..train.conftest import TINY, write_corpus
+from .axe import axe_source
 from .conftest import CHROMIUM, wait_until
+from .test_axe import COMPLAINTS
 
 if TYPE_CHECKING:
     from playwright import sync_api as playwright
@@ -143,6 +145,20 @@ def test_runs_of_a_directory_are_listed_and_compared(page: playwright.Page, log:
         page.get_by_role("link", name="All runs").click()
         page.get_by_role("link", name="other.log").click()
         assert page.locator("h1").inner_text() == "other.log"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_on_the_live_pages(page: playwright.Page, log: Path, scheme: str) -> None:
+    axe = axe_source()
+    (log.parent / "dead.log").write_text(log.read_text() + "torch.OutOfMemoryError: CUDA out of memory.\n")
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    with served(log.parent, "--port=0") as server:
+        for place in ("", "?run=dead.log", "?run=train.log&run=dead.log"):
+            page.goto(server.address + place)
+            page.wait_for_selector(".sparkline, .uplot canvas")
+            page.evaluate(axe)
+            assert page.evaluate(COMPLAINTS) == [], place
+            picture(page, f"live-{scheme}-{len(place)}")
 
 
 def test_it_survives_its_server(page: playwright.Page, log: Path) -> None:

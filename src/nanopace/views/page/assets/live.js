@@ -14,7 +14,7 @@
   // --- what has changed ---------------------------------------------------------------------------------------------
 
   // Make `here` like `there` and touch nothing that is the same: what is focused, opened, ticked, scrolled or selected
-  // stays so. A plot belongs to the charts, and what a person chose to the person.
+  // stays so. A figure belongs to the charts, but for its caption, and what a person chose to the person.
   function morph(here, there) {
     if (here.isEqualNode(there)) return;
     if (here.nodeType !== there.nodeType || here.nodeName !== there.nodeName || here.id !== there.id) {
@@ -25,16 +25,16 @@
       here.nodeValue = there.nodeValue;
       return;
     }
-    if (here.matches("figure[data-chart]") && here.dataset.chart !== there.dataset.chart) {
-      here.replaceWith(there);
+    if (here.matches("figure[data-chart]")) {
+      if (here.dataset.chart !== there.dataset.chart) here.replaceWith(there);
+      else morph(here.querySelector("figcaption"), there.querySelector("figcaption"));
       return;
     }
     const kept = here.matches("details") ? ["open"] : [];
     for (const { name } of [...here.attributes])
       if (!there.hasAttribute(name) && !kept.includes(name)) here.removeAttribute(name);
     for (const { name, value } of there.attributes) if (!kept.includes(name)) here.setAttribute(name, value);
-    if (here.matches(".plot, [data-kept]")) return; // what the other scripts fill
-    children(here, there);
+    if (!here.matches("[data-kept]")) children(here, there); // those are filled by the other scripts
   }
 
   // A child with an id is the one with that id, a chart the one of that name; of the others, the third paragraph is the
