@@ -271,4 +271,4 @@ def test_the_crossover_is_marked_where_it_is_said(open_page: Open, pages: dict[s
     legend = page.locator("figure[data-chart$=loss-seconds] .u-legend").inner_text().replace("\u00a0", " ")
     crossed = re.search(r"A and B cross: ([\d.]+ h)", legend)
     assert crossed is not None
-    assert f"after {crossed[1]}" in page.locator(".answer").inner_text().replace("\u00a0", " ")
+    assert f"after {crossed[1]}" in page.locator(".verdict").first.inner_text().replace("\u00a0", " ")

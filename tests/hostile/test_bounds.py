@@ -128,7 +128,7 @@ def test_checkpoints_that_lead_out_of_their_directory(tmp_path: Path) -> None:
         (checkpoint / "linked.safetensors").symlink_to(secret)
         _state(checkpoint, {"files": listed})
     given = refused(tmp_path, *(f"sample {name}" for name in files), *(f"convert {name} written" for name in files))
-    assert all("lie in its own directory" in answer.err for answer in given[:4])
+    assert all("must be in its own directory" in answer.err for answer in given[:4])
 
 
 def test_archives_and_manifests_that_lead_out_of_their_directory(tmp_path: Path) -> None:

@@ -116,9 +116,9 @@ def test_a_trace_is_no_log_and_has_no_page(capsys: Capture, tmp_path: Path) -> N
     log = tmp_path / "train.log"
     log.touch()
     assert main(["explain", NAIVE, str(log)]) == 2
-    assert "a log and a trace are explained apart" in capsys.readouterr().err
+    assert "logs and traces are explained separately" in capsys.readouterr().err
     assert main(["explain", NAIVE, f"--html={tmp_path / 'page.html'}"]) == 2
-    assert "--html: there is no page of a trace" in capsys.readouterr().err
+    assert "--html: a trace has no page" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_what_is_wrong_is_said_once(shared_corpus: Path, tmp_path: Path) -> None
     [
         (["--gpus=two"], "--gpus=two: must be a number of cards, such as 2"),
         (["--gpus=0", "--device=cpu"], "--gpus=0: must be a number of cards, such as 2"),
-        (["--gpus=99", "--device=cuda"], "--device=cpu tries it out without any"),
+        (["--gpus=99", "--device=cuda"], "use --device=cpu to try it without any"),
     ],
 )
 def test_a_number_of_cards_that_cannot_be(

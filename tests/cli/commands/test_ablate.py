@@ -42,7 +42,7 @@ def test_two_configs_end_in_what_each_knob_did(configs: Path, capsys: pytest.Cap
     said = capsys.readouterr()
     assert len(list((configs / "kept").glob("*/config.py"))) == 8
     assert re.match(r"B is \d+\.\d% slower than A: ", said.out)
-    assert "n_embd made it 0." in said.out
+    assert "n_embd changed the speed by a factor of 0." in said.out
     assert re.search(r"n_embd +16 → 512 +0\.\d+ +0\.\d+\sto\s", said.out)
     assert max(map(len, said.out.splitlines())) <= 80
     assert main(["ablate", *flags, "--html=page.html"]) == 0

@@ -66,10 +66,10 @@ def test_what_is_in_the_way_is_said(capsys: pytest.CaptureFixture[str], monkeypa
     Path("other", "plan.json").write_text("{}")
     for flags, expected in (
         (["train.py", "--keep=full"], "full: is not empty"),
-        (["train.py", "--keep=other"], "other: holds other runs"),
+        (["train.py", "--keep=other"], "other: contains other runs"),
         (["train.py", "--keep=train.py"], "train.py: cannot be written"),
         (["train.py", "--budget=soon"], "--budget must be a time such as 90s or 5m, not 'soon'"),
-        (["train.py", "--write=train.py"], "--write train.py: is there already"),
+        (["train.py", "--write=train.py"], "--write train.py: already exists"),
         (["train.py", "--overwrite"], "--overwrite needs --write FILE"),
         (["bad.py"], "n_embd must be a multiple of n_head"),
         (["none.py"], "none.py"),
@@ -83,7 +83,7 @@ def test_what_is_in_the_way_is_said(capsys: pytest.CaptureFixture[str], monkeypa
 def test_a_first_trial_that_fails_or_takes_too_long_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for failure, expected in (("time", "--budget 180s: a single trial"), ("error", "does not train: disk is full")):
+    for failure, expected in (("time", "--budget 180s: a single trial"), ("error", "fails to train: disk is full")):
         outcome = Outcome(failure=failure, seconds=1.0, said="disk is full")
         monkeypatch.setattr(trial_runner, "run_trial", lambda *_, outcome=outcome, **__: outcome)
         assert main(["tune", "train.py"]) == 2

@@ -200,7 +200,7 @@ def test_a_disk_that_fills_during_a_download(limit: int, server: FileServer) -> 
     )
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1
-    assert f"{FIRST}.part: cannot be written: {os.strerror(errno.EFBIG)}; mend that" in done.stderr
+    assert f"{FIRST}.part: cannot be written: {os.strerror(errno.EFBIG)}; fix that" in done.stderr
     assert Path("data/download/openwebtext", FIRST + ".part").stat().st_size == limit
     assert main(command) == 0
     assert server.asked[-1][1] == f"bytes={limit}-"

@@ -44,8 +44,8 @@ def known(out: Path, keep_last: int = 1, damaged: Container[int] = ()) -> KnownB
 
 def unsure(out: Path, *steps: int) -> str:
     return (
-        f"{out / 'best.json'} does not say for certain which checkpoint is the best; those that may be are not "
-        f"removed: of step {', '.join(map(str, steps))}"
+        f"{out / 'best.json'} does not say for certain which checkpoint is the best; the candidates are not "
+        f"removed: step {', '.join(map(str, steps))}"
     )
 
 

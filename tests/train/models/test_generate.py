@@ -142,7 +142,7 @@ def test_the_end_of_a_text_ends_it() -> None:
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("how", [{}, {"temperature": 0}, {"top_p": 0.5}, {"top_k": None}])
 def test_a_model_that_diverged_says_so(bad: float, how: dict[str, float]) -> None:
-    with pytest.raises(InputError, match="not numbers: its training has diverged"):
+    with pytest.raises(InputError, match="not finite numbers: its training has diverged"):
         drawn([0.0, bad, 1.0], **how)
 
 
