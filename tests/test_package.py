@@ -157,9 +157,9 @@ def test_the_wheel_has_the_package_and_no_sources_of_translations(wheel: Path) -
     }
 
 
-def test_the_sdist_has_everything_but_a_benchmark_s_corpus(sdist: Path) -> None:
+def test_the_sdist_has_everything_that_git_has(sdist: Path) -> None:
     found = {path.relative_to(sdist).as_posix() for path in sdist.rglob("*") if path.is_file()}
-    assert found == {name for name in _tracked() if not name.startswith("bench/data/python/")} | {"PKG-INFO"}
+    assert found == {*_tracked(), "PKG-INFO"}
 
 
 def test_the_sdist_can_run_its_tests(sdist: Path) -> None:
