@@ -186,7 +186,7 @@ def leak(directory: Path) -> bool:
     from nanopace.live.web.pages import Pages
     from nanopace.sources.runs import open_runs
 
-    app.TICK_S, library.SHARE = 0.01, 0.0
+    app.TICK_S, library.SHARE, library.BUSY_SHARE = 0.01, 0.0, 0.0
     log = directory / "grows.log"
     write_log(log, 300)
     followed = Library([str(log)], open_runs)

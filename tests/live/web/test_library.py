@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,8 +38,8 @@ def write(path: Path, last: int = 100, *, first: int = 0, mode: str = "w", age_s
         os.utime(path, (then, then))
 
 
-def library(clock: Clock, *paths: Path, **more: float) -> Library:
-    return Library([str(path) for path in paths], open_runs, now=clock, **more)
+def library(clock: Clock, *paths: Path, spent: Callable[[], float] = lambda: 0.0) -> Library:
+    return Library([str(path) for path in paths], open_runs, now=clock, spent=spent)
 
 
 def settle(library: Library, clock: Clock, seconds: float = 3.0) -> set[str]:
@@ -154,15 +155,23 @@ def test_only_a_few_are_kept_in_memory(tmp_path: Path, clock: Clock, monkeypatch
         assert reached(found, Key(f"{number}.log")) == 39 + number, "read again when it is asked for"
 
 
-def test_reading_leaves_most_of_the_time_to_others(tmp_path: Path, clock: Clock) -> None:
+@pytest.mark.parametrize("busy", [False, True])
+def test_reading_leaves_most_of_the_time_to_others(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, busy: bool
+) -> None:
+    monkeypatch.setattr(shelf, "cores_are_busy", lambda: busy)
     log = tmp_path / "train.log"
     write(log)
-    found = library(clock, log)
+    spent = Clock()
+    found = library(clock, log, spent=spent)
     settle(found, clock)
-    found.rest(1.0)  # whoever rendered it took a second
     write(log, 110, first=100, mode="a")
-    assert settle(found, clock, shelf.SHARE - 1) == set()
-    assert settle(found, clock, 3) == {"train.log"}
+    assert settle(found, clock) == {"train.log"}
+    spent.now += 0.2  # for reading, rendering and sending it
+    write(log, 120, first=110, mode="a")
+    rest_s = 0.2 * (shelf.BUSY_SHARE if busy else shelf.SHARE)
+    assert settle(found, clock, rest_s - 4) == set()
+    assert settle(found, clock, 4) == {"train.log"}
 
 
 def test_a_log_that_is_replaced_or_cannot_be_read_for_a_moment(tmp_path: Path, clock: Clock) -> None:

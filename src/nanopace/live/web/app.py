@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -72,9 +71,7 @@ class Site:
             channel.is_stale |= bool(changed & {key.log for key in channel.keys} if channel.keys else changed)
 
     async def _show(self, channel: Channel) -> None:
-        rendering, spent_s = await self._aside(partial(_timed, channel.render))
-        self._library.rest(spent_s)
-        channel.show(rendering)
+        channel.show(await self._aside(channel.render))
 
     async def _channel(self, keys: tuple[Key, ...], lang: str) -> Channel:
         place = (keys, lang)
@@ -132,8 +129,3 @@ async def _stream(channel: Channel, version: str) -> AsyncIterator[bytes]:
 
 def _framed(now: Rendered, events: str) -> str:
     return now.page.framed(now.body, now.charts, events=events)
-
-
-def _timed(work: Callable[[], T]) -> tuple[T, float]:
-    began_s = time.thread_time()
-    return work(), time.thread_time() - began_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,7 +15,9 @@ from nanopace.run import Run
 from nanopace.sources.opening import find_logs
 from nanopace.sources.processes.rank_files import RankFiles, group_rank_files
 
-SHARE = 20.0  # a rest of so many times what reading took: a twentieth of a core
+SHARE = 20.0  # a rest of so many times what a reading and all it led to took: a twentieth of a core, ...
+BUSY_SHARE = 150.0  # ... or less than a hundredth, if all cores have something better to do
+MOST_REST_S = 60.0
 FIND_S = 2.0  # from one search of the directories to the next, at least
 AT_ONCE_S = 0.2  # of reading what was never read, before somebody else has a turn
 MOST_HELD = 6  # logs whose diagnoses stay in memory; the list needs none
@@ -41,13 +44,16 @@ class Library:
         silent_s: float | None = None,
         pipe: Source | None = None,
         now: Callable[[], float] = time.monotonic,
+        spent: Callable[[], float] = time.process_time,
     ) -> None:
-        self._read, self._silent_s, self._now = read, silent_s, now
+        """`spent`: the processor's time of this process, with that of rendering and sending."""
+        self._read, self._silent_s, self._now, self._spent = read, silent_s, now, spent
         self._paths = list(paths)  # some may not be there yet
         self._logs: dict[str, Followed] = {}
         self._followed: set[str] = set()  # paths
         self._held: list[str] = []  # the last one asked for is last
-        self._find_s = self._free_s = -1.0
+        self._find_s = self._read_s = -math.inf
+        self._spent_s = 0.0  # when something was last read again
         self.wanted: frozenset[str] = frozenset()  # names of logs that somebody looks at: they come first
         self.is_watched = True  # by anybody: else nothing is read a second time
         if pipe is not None:
@@ -65,19 +71,19 @@ class Library:
             changed.add(log.name)
             if self._now() >= end:
                 return changed
-        if now >= self._free_s and self.is_watched:
+        if self.is_watched and now - self._read_s >= self._rest_s():
             due = [log for log in self._logs.values() if log.has_news]
             due.sort(key=lambda log: log.name not in self.wanted)
             for log in due[:1]:
-                began_s = time.thread_time()
+                self._read_s, self._spent_s = now, self._spent()
                 self._read_again(log)
-                self._free_s = now + SHARE * (time.thread_time() - began_s)
                 changed.add(log.name)
         return changed
 
-    def rest(self, spent_s: float) -> None:
-        """Somebody has worked for so long on what was read: that counts, too."""
-        self._free_s = max(self._free_s, self._now()) + SHARE * spent_s
+    def _rest_s(self) -> float:
+        """How long nothing may be read again, by what the last time has cost until now."""
+        share = BUSY_SHARE if cores_are_busy() else SHARE
+        return min(MOST_REST_S, share * (self._spent() - self._spent_s))
 
     @property
     def keys(self) -> list[Key]:
@@ -156,3 +162,11 @@ class Library:
 
     def _newest(self, logs: Iterable[Followed]) -> Iterator[Followed]:
         return iter(sorted(logs, key=lambda log: (-log.written_s, log.name)))
+
+
+def cores_are_busy() -> bool:
+    """Whether a core for the page is one that a training would have used."""
+    try:
+        return os.getloadavg()[0] > (os.cpu_count() or 1) - 1
+    except (OSError, AttributeError):  # Windows
+        return True
