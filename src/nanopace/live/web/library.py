@@ -16,8 +16,8 @@ from nanopace.sources.opening import find_logs
 from nanopace.sources.processes.rank_files import RankFiles, group_rank_files
 
 SHARE = 20.0  # a rest of so many times what a reading and all it led to took: a twentieth of a core, ...
-BUSY_SHARE = 150.0  # ... or less than a hundredth, if all cores have something better to do
-MOST_REST_S = 60.0
+BUSY_SHARE = 60.0  # ... or a sixtieth, if all cores have something better to do
+MOST_REST_S = 20.0
 FIND_S = 2.0  # from one search of the directories to the next, at least
 AT_ONCE_S = 0.2  # of reading what was never read, before somebody else has a turn
 MOST_HELD = 6  # logs whose diagnoses stay in memory; the list needs none
