@@ -6,7 +6,7 @@ pages      a training on the CPU, on all its cores; in turns without a server, a
            Steps a second, as a ratio
 leak       a page that is told of 100 changes, then of 400 more: what the browser holds after each
 
-python bench/live_page.py              # about four minutes; needs chromium and playwright
+python bench/live_page.py              # about ten minutes; needs chromium and playwright
 python bench/live_page.py --only pages
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 ROWS = 864_000
-PAGES, WINDOW_S, WINDOWS = 50, 6.0, 40
+PAGES, WINDOW_S, WINDOWS = 50, 30.0, 12
 PAINT_S, MEMORY_MB, COST = 1.0, 200, 0.01
 HEADER = "tokens per iteration will be: 16,384\nnumber of parameters: 123.59M\n"
 
