@@ -103,6 +103,8 @@ def test_a_port_that_is_taken(log: Path, capsys: pytest.CaptureFixture[str]) -> 
         port = other.getsockname()[1]
         assert main(["watch", str(log), "--web", f"--port={port}"]) == 2
         assert f"port {port}: Address already in use" in capsys.readouterr().err
+        assert main(["watch", "--web", f"--port={port}"]) == 2  # of a pipe, too
+        assert f"port {port}: Address already in use" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,15 @@ ROW = "iter {n}: loss {loss:.4f}, time {ms:.2f}ms, mfu 10.00%\n"
 
 # Rank 1 is a tenth slower by its own clock. In its first attempt, everybody dies at iteration 30.
 SCRIPT = """
-import os, sys
+import os, sys, time
 rank, attempt = int(os.environ["RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 for n in range(20 if attempt else 0, 60):
     ms = 100 * (1 + 0.1 * rank) + n % 3
     print(f"iter {n}: loss {4 - n / 100:.4f}, time {ms:.2f}ms, mfu 10.00%", flush=True)
     if n == 30 and not attempt:
+        open(f"{__file__}.{rank}", "w").close()
+        while not os.path.exists(f"{__file__}.{1 - rank}"):  # torchrun ends whoever is still on the way
+            time.sleep(0.01)
         sys.exit("died")
 """
 

@@ -172,14 +172,16 @@ def _watch_on_a_page(args: argparse.Namespace, words: Words, settings: Settings,
     price = None if args.price is None else read_price(args.price)
     try:
         from nanopace.live.web.library import Library
-        from nanopace.live.web.serve import serve
+        from nanopace.live.web.serve import listen, serve
         from nanopace.live.web.source import PipeSource
     except ImportError:
         raise UsageError("--web needs more packages: pip install 'nanopace[live]'") from None
 
+    listening = listen(args.host, args.port)
+
     def show(library: Library) -> None:
         opened = _open if args.open else None
-        serve(library, words, _tell, host=args.host, port=args.port, price=price, ready=opened)
+        serve(library, words, _tell, listening, host=args.host, price=price, ready=opened)
 
     def read(path: str) -> list[Run]:
         return read_quietly(path, settings)

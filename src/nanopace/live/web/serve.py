@@ -26,20 +26,17 @@ def serve(
     library: Library,
     words: Words,
     tell: Callable[[str], None],
+    listening: socket.socket,
     *,
     host: str | None = None,
-    port: int | None = None,
     price: Price | None = None,
-    token: str | None = None,
     ready: Callable[[str], None] | None = None,
 ) -> None:
     """Until Ctrl-C. `host`: where others may ask, with a token; else this machine alone. `ready` hears the address."""
-    if host is not None:
-        token = token or secrets.token_urlsafe(16)
-    listening = _listen(host or LOOPBACK[1], port)
+    token = None if host is None else secrets.token_urlsafe(16)
     site = Site(library, Pages(library, price), words.lang)
     config = uvicorn.Config(
-        site.app(host=host or LOOPBACK[1], token=token if host is not None else None),
+        site.app(host=host or LOOPBACK[1], token=token),
         log_level="error",
         lifespan="on",
         timeout_graceful_shutdown=1,
@@ -56,7 +53,9 @@ def serve(
         uvicorn.Server(config).run(sockets=[listening])
 
 
-def _listen(host: str, port: int | None) -> socket.socket:
+def listen(host: str | None, port: int | None) -> socket.socket:
+    """Where pages will be asked for. Whatever is wrong with it is said before anything else happens."""
+    host = host or LOOPBACK[1]
     try:
         family, *_, place = socket.getaddrinfo(host, PORT if port is None else port, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, UnicodeError, OverflowError) as error:
@@ -88,5 +87,5 @@ def _address(listening: socket.socket, host: str | None, token: str | None) -> s
     if name in ("0.0.0.0", "::"):  # what is printed has to be an address that can be opened
         name = socket.gethostname()
     name = f"[{name}]" if ":" in name else name
-    rest = f"?token={token}" if host is not None else ""
+    rest = f"?token={token}" if token is not None else ""
     return f"http://{name}:{listening.getsockname()[1]}/{rest}"
