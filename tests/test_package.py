@@ -243,13 +243,6 @@ def test_train_trains(environment: Callable[[str], Environment]) -> None:
     assert source["last_iteration"] == 4
 
 
-@pytest.fixture
-def web(environment: Callable[[str], Environment]) -> None:
-    if not re.search(r"--web\b(?!hook)", environment("").run("nanopace", "watch", "--help")):
-        pytest.skip("this version has no watch --web")
-
-
-@pytest.mark.usefixtures("web")
 def test_live_serves_its_page(environment: Callable[[str], Environment]) -> None:
     command = ["nanopace", "watch", str(LOG), "--web", "--port", "0"]
     process = environment("live").start(*command, stderr=subprocess.STDOUT)
@@ -264,7 +257,6 @@ def test_live_serves_its_page(environment: Callable[[str], Environment]) -> None
         process.communicate()
 
 
-@pytest.mark.usefixtures("web")
 def test_without_live_the_page_is_one_line(analyst: Environment) -> None:
     error = analyst.run("nanopace", "watch", str(LOG), "--web", "--port", "0", exits=2)
     assert error.count("\n") == 1
