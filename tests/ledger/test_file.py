@@ -201,7 +201,7 @@ def test_what_waits_is_bounded_and_what_is_dropped_is_counted(tmp_path: Path, mo
         disk.room = 1_000_000
         ledger.append(StepEvent(150, 1.0))
     assert [event.iteration for event in read(path) if isinstance(event, StepEvent)] == list(range(50, 151))
-    assert "but for 50 lines" in said[-1]
+    assert "lines lost: 50" in said[-1]
 
 
 def test_a_disk_that_stays_full_is_said_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +210,7 @@ def test_a_disk_that_stays_full_is_said_at_the_end(tmp_path: Path, monkeypatch: 
         Disk(monkeypatch, room=0)
         for event in EVENTS:
             ledger.append(event)
-    assert "6 lines could not be written" in said[-1]
+    assert "lines that could not be written: 6" in said[-1]
     assert len(said) == 2
 
 
@@ -225,7 +225,7 @@ def test_a_sync_that_fails_is_said_and_no_end(tmp_path: Path, monkeypatch: pytes
             patched.setattr(os, "fsync", failing)
             ledger.append(EVENTS[4])
         ledger.append(EVENTS[5])
-    assert [each for each in said if ": Disk quota exceeded; training goes on" in each] == said[:1]
+    assert [each for each in said if ": Disk quota exceeded; training continues" in each] == said[:1]
     assert read(path) == EVENTS[4:]
 
 
@@ -241,7 +241,7 @@ def test_a_ledger_that_vanishes_begins_anew_with_its_introduction(tmp_path: Path
         ledger.append(EVENTS[4])
         ledger.append(EVENTS[5])
     assert read(path) == (EVENTS[0], EVENTS[4], EVENTS[5])
-    assert said == [f"{path} was removed; it begins anew"]
+    assert said == [f"{path} was removed; starting a new one"]
 
 
 def test_a_ledger_that_somebody_replaced_is_gone_on_with(tmp_path: Path) -> None:

@@ -147,11 +147,15 @@ class Words:
 
     def _translated(self, said: Message | NanopaceError) -> str:
         """In whose values may be others."""
-        values = {
-            name: self._translated(value) if isinstance(value, (Message, NanopaceError)) else value
-            for name, value in said.values.items()
-        }
-        return self._catalog.gettext(said.template).format(**values)
+        values = {name: self._value_of_message(value) for name, value in said.values.items()}
+        return numbers.of_many(self._catalog.gettext(said.template).format(**values), self._form)
+
+    def _value_of_message(self, value: object) -> object:
+        if isinstance(value, (Message, NanopaceError)):
+            return self._translated(value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return numbers.InForm(value, self._form)
+        return value
 
     def _say(self, sentence: Sentence, values: Mapping[str, object]) -> str:
         template = sentence.choose(values)

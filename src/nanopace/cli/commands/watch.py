@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.words or args.words == ["-"]:
         return _watch_pipe(args, words, complete)
     if not args.words[0]:
-        raise UsageError("{message} ({prog} --help)", message="argument LOG: is empty", prog="nanopace watch")
+        raise UsageError("argument LOG: must not be empty (nanopace watch --help)")
     return _watch_file(args, words, complete)
 
 
