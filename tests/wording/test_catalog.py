@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import io
 import re
@@ -75,6 +76,17 @@ def test_each_catalogue_has_every_text_and_no_other(catalogs: ModuleType, wanted
             texts = [message.string] if isinstance(message.string, str) else list(message.string)
             assert all(text.strip() for text in texts), f"{language}: {message.id!r} has no translation"
             assert not message.fuzzy
+
+
+@pytest.mark.slow
+def test_no_text_is_overlooked_where_texts_are_collected(catalogs: ModuleType, wanted: set[object]) -> None:
+    """Such as one inside of an f-string."""
+    known = {text[0] if isinstance(text, tuple) else text for text in wanted}
+    for path in catalogs.SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(ast.Attribute(ast.Name("words"), "text" | "plural"), [ast.Constant(text), *_]):
+                    assert text in known, f"{path}: {text!r}"
 
 
 @pytest.mark.parametrize("language", OTHERS)

@@ -33,7 +33,7 @@ class NumberForm(Record):
 
 FORMS = {
     "en": NumberForm(point=".", group=",", before_percent=""),
-    "de": NumberForm(point=",", group=".", short=("k", "M", f"{FIXED}Mrd.", f"{FIXED}Bio.")),
+    "de": NumberForm(point=",", group=".", short=("k", f"{FIXED}Mio.", f"{FIXED}Mrd.", f"{FIXED}Bio.")),
     "fr": NumberForm(point=",", group=NARROW, short=(f"{FIXED}k", f"{FIXED}M", f"{FIXED}Md", f"{FIXED}Bn"), byte="o"),
     "es": NumberForm(
         point=",",
@@ -123,7 +123,7 @@ class InForm:
 
 def of_many(text: str, form: NumberForm) -> str:
     """French and Spanish put "de" between a million and what is counted: 2,4 Md de tokens."""
-    if not form.short[1].startswith(FIXED):
+    if form.short[1] != f"{FIXED}M":
         return text
     return _MANY.sub(r"\1 de \2", text)
 
