@@ -82,7 +82,7 @@ class Words:
         missing = str(values.get("missing")).split(", ")
         if code == "mfu_unknown" and "gpu" in missing:
             knobs = ", ".join(name for name in missing if name != "gpu")
-            return self._say(CARD_UNKNOWN, {"knobs": knobs or None, "flag": "--gpu NAME"})
+            return self._say(CARD_UNKNOWN, {"knobs": knobs or None, "flag": labels.GPU_FLAG})
         return self._say(SENTENCES[code], values)
 
     def advice_cost(self, code: str, values: Mapping[str, object]) -> str | None:
@@ -342,6 +342,8 @@ class Words:
             return self.card(str(value))
         if name.endswith("_metric") and isinstance(value, str):
             return self.text("nats") if value == "loss" else self.metric(value)
+        if name == "flag":
+            return self.text(str(value))
         if name == "phase" and isinstance(value, str):
             return self.phase(value)
         if name == "shown_by":

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("facts missing from the log")
     group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file (read, never executed)")
     group.add_argument(
-        "--set", metavar="KNOB=VALUE", action="append", default=[], help="set a knob, such as batch_size=8"
+        "--set", metavar="NAME=VALUE", action="append", default=[], help="set a knob, such as batch_size=8"
     )
     add_stage(parser)
     add_language(parser)
