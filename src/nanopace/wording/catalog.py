@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nanopace.errors import Message, NanopaceError, UsageError
 from nanopace.run import Fact
@@ -21,6 +22,9 @@ from nanopace.wording.printable import one_line
 from nanopace.wording.sentences import SENTENCES
 from nanopace.wording.template import Sentence
 from nanopace.wording.utilisation import CARD_UNKNOWN
+
+if TYPE_CHECKING:
+    from nanopace.wording.from_english import Reader
 
 LOCALE = Path(__file__).parent / "locale"
 MOST_DIGITS = 6  # more than a figure has otherwise, where two must differ
@@ -58,6 +62,7 @@ class Words:
         self.lang = lang
         self._form = numbers.FORMS[lang]
         self._catalog = gettext.NullTranslations()
+        self._reader: Reader | None = None
         if lang != "en":
             self._catalog = gettext.translation("nanopace", LOCALE, languages=[lang])
 
@@ -144,6 +149,17 @@ class Words:
     def message(self, text: str) -> str:
         """What the trainer reports, on one line and safe to print; a text that is no `Message` as it is."""
         return one_line(self._translated(text) if isinstance(text, Message) else text)
+
+    def from_english(self, text: str) -> str:
+        """What a ledger has of the trainer's reasons and notes; a text that is none of ours as it is."""
+        if self.lang == "en":
+            return text
+        if self._reader is None:
+            from nanopace.wording.from_english import Reader  # only who has a ledger pays for it
+
+            self._reader = Reader(self._catalog._catalog)  # type: ignore[attr-defined]
+        message = self._reader.message(text)
+        return text if message is None else self._translated(message)
 
     def _translated(self, said: Message | NanopaceError) -> str:
         """In whose values may be others."""
