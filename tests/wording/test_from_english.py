@@ -52,6 +52,15 @@ def test_what_the_trainer_reports_is_found_again(templates: list[str], language:
         assert " ".join(says.from_english(str(message)).split()) == says.message(message)
 
 
+def test_what_is_not_finite_and_what_is_no_path() -> None:
+    says = words("de")
+    skipped = "step 1: loss nan, gradient norm -inf: skipped, the weights stay as they were (skipped so far: 1)"
+    assert says.from_english(skipped).startswith("Schritt 1: Loss nan, Gradientennorm -inf: übersprungen")
+    back = "step 3: 3 steps in a row were NaN or infinite; going back to {path}, and on with the data in another order"
+    assert "auf den Anfang, dann" in says.from_english(back.format(path="the beginning"))
+    assert "auf out/a, dann" in says.from_english(back.format(path="out/a"))
+
+
 def test_a_choice_is_its_value_and_its_reason() -> None:
     says = words("de")
     assert says.from_english("eager: nothing is compiled") == "eager: nichts wird kompiliert"

@@ -38,6 +38,7 @@ class Reader:
         self._templates = sorted(
             (each for each in found if each is not None), key=lambda each: (not each.wraps, -each.shared)
         )
+        self._whole = {each.msgid for each in self._templates if not each.names and each.shared >= _TELLING}
 
     def message(self, text: str, telling: int = _TELLING, values_before: int = 2) -> Message | None:
         """None where no template fits. Of several, the one that has most of the text in it."""
@@ -58,7 +59,7 @@ class Reader:
             return self.message(value) or value
         if name in _LISTS and len(parts := value.split(", ")) <= _MOST_PARTS:
             return Message.joined(", ", (self.message(each, 1, 0) or each for each in parts))
-        return value
+        return Message(value) if value in self._whole else value
 
 
 def _parsed(msgid: str) -> _Template | None:
@@ -82,10 +83,12 @@ def _values(text: str, template: _Template) -> Mapping[str, object] | None:
     if written is None:
         return None
     values: dict[str, object] = {}
+    seen: dict[str, str] = {}
     for name, numeric, each in zip(template.names, template.numeric, written, strict=True):
         number = _number(each) if numeric else each
-        if not each or number is None or values.setdefault(name, number) != number:
+        if not each or number is None or seen.setdefault(name, each) != each:
             return None
+        values[name] = number
     return values
 
 
@@ -101,6 +104,6 @@ def _between(text: str, literals: Sequence[str]) -> list[str] | None:
 
 def _number(written: str) -> int | float | None:
     plain = written.replace(",", "")
-    if not re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", plain):
+    if not re.fullmatch(r"-?([0-9]+(\.[0-9]+)?|inf|nan)", plain):
         return None
-    return float(plain) if "." in plain else int(plain)
+    return int(plain) if plain.lstrip("-").isdigit() else float(plain)
