@@ -316,14 +316,14 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     victim = tmp_path / ".bashrc"
     victim.write_text("export A=1\n")
     (tmp_path / "ledger.jsonl").symlink_to(victim)
-    with pytest.raises(OSError, match="it is a link, and what it leads to is not touched"):
+    with pytest.raises(OSError, match="it is a link, and links are not followed here"):
         LedgerWriter(tmp_path / "ledger.jsonl")
     assert victim.read_text() == "export A=1\n"
 
 
 def test_a_pipe_is_not_written_to(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError, match="it is not a file"):
+    with pytest.raises(OSError, match="it is not a regular file"):
         LedgerWriter(tmp_path / "pipe")
 
 
