@@ -199,7 +199,7 @@ def test_a_started_command_outlives_control_c(here: Path) -> None:
     code, _, err = shell.wait()
     assert code == 0
     assert "For more: nanopace explain train.log" in (here / "out.log").read_text()
-    pid = re.search(r"The training goes on as process (\d+)\.", err)
+    pid = re.search(r"Training continues as process (\d+)\.", err)
     assert pid is not None
     os.kill(int(pid[1]), 0)
     wait_for("299", file=here / "done")

@@ -117,7 +117,7 @@ def test_no_hook_stops_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         raise AttributeError("of another version")
 
     monkeypatch.setattr("nanopace.integrations.hugging_face._knobs", fail)
-    with pytest.warns(RuntimeWarning, match="the clock is off, and training goes on: AttributeError: of another"):
+    with pytest.warns(RuntimeWarning, match="the clock is off, and training continues: AttributeError: of another"):
         assert trainer(tmp_path, callback(), steps=2).train().global_step == 2
     assert not (tmp_path / "ledger.jsonl").exists()
 

@@ -156,7 +156,7 @@ def _show(summary: Summary, words: Words) -> None:
     if counts.replaced:
         rows.append((words.text("not UTF-8"), words.text("{n} characters replaced", n=words.count(counts.replaced))))
     path = str(summary.directory)
-    print(clean(path if encoded.text_bytes else words.text("{path}: is there already", path=path)))
+    print(clean(path if encoded.text_bytes else words.text("{path}: already prepared", path=path)))
     width = max(len(label) for label, _ in rows)
     for label, value in rows:
         print(f"  {label:{width}}  {value}")

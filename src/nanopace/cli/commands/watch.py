@@ -240,7 +240,8 @@ def _start_and_watch(args: argparse.Namespace, words: Words, complete: Callable[
     _watch(source, args.log, args, words, complete, stop, process.poll)
     if process.poll() is None:
         said = words.text(
-            "The training goes on as process {pid}. nanopace watch {path} watches it again, kill -INT {pid} stops it.",
+            "Training continues as process {pid}. To watch it again: nanopace watch {path}; to stop it: kill -INT "
+            "{pid}.",
             pid=str(process.pid),
             path=args.log,
         )
