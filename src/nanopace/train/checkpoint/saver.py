@@ -123,7 +123,7 @@ class Checkpointer:
         self._jobs.put(_SaveJob(step, state, self._staged, began))
 
     def before_update(self) -> bool:
-        """Call before the weights change. True if the copy is not done yet; then the card waits for it, not the host."""
+        """Call before the weights change. True if the copy is not done yet; then the card waits, not the host."""
         staged, self._staged = self._staged, None
         if staged is None or staged.query():
             return False
