@@ -1,4 +1,4 @@
-"""ReLU squared, in place. The backward pass needs only the output: the derivative 2 relu(h) is twice its square root."""
+"""ReLU squared, in place. The backward pass needs only the output: the derivative 2 relu(h) is twice the root of it."""
 
 from __future__ import annotations
 
