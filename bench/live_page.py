@@ -1,10 +1,10 @@
-"""What the live page costs: first paint and memory with 864,000 rows, a training run with 50 pages open, a long time.
+"""Cost of the live page: first paint and memory with 864,000 rows, a training run with 50 pages open, and memory leaks.
 
-paint      a server that follows a log of 864,000 rows, and a browser that opens its page: the first paint, and the
-           most memory that the server took
-pages      a training on the CPU, on all its cores; in turns without a server, and with one that has 50 pages open.
-           Steps a second, as a ratio
-leak       a page that is told of 100 changes, then of 400 more: what the browser holds after each
+paint      a server follows a log of 864,000 rows, and a browser opens its page: the first paint, and the server's peak
+           memory
+pages      a training run uses all CPU cores, in turns without a server and with one that has 50 pages open: the ratio
+           of steps per second
+leak       a page receives 100 changes, then 400 more: the browser's memory after each
 
 python bench/live_page.py              # about ten minutes; needs chromium and playwright
 python bench/live_page.py --only pages
@@ -38,7 +38,7 @@ HEADER = "tokens per iteration will be: 16,384\nnumber of parameters: 123.59M\n"
 
 
 def row(i: int, dice: random.Random) -> str:
-    """As nanoGPT prints it: evaluations every 2,000 iterations, a stall now and then."""
+    """A row as nanoGPT prints it, with an evaluation every 2,000 iterations and a stall now and then."""
     loss = 3 + 7 / (1 + i / 500)
     ms = dice.gauss(100, 1.2) + (400 if dice.random() < 0.0003 else 0)
     before = ""
@@ -80,7 +80,7 @@ def paint(directory: Path) -> bool:
     log = directory / "long.log"
     write_log(log, ROWS)
     with served(log) as (server, address), browser() as page:
-        time.sleep(3.0)  # it has been read; the first page is what is measured
+        time.sleep(3.0)  # the log has been read by then: only the first page is measured
         page.goto(address)
         page.wait_for_selector(".uplot canvas")
         first = page.evaluate("performance.getEntriesByType('paint')[0].startTime") / 1000
@@ -98,7 +98,7 @@ def _peak_mb(pid: int) -> float:
 
 
 def pages(directory: Path) -> bool:
-    """A window of each kind in turns, the first seconds of each left out: starting a server is no page that is open."""
+    """Windows with and without pages in turns, without their first seconds, in which the server starts."""
     text = directory / "text.txt"
     text.write_text("the quick brown fox jumps over the lazy dog\n" * 20_000)
     nanopace = [sys.executable, "-m", "nanopace"]
@@ -164,7 +164,7 @@ def _cpu_s(pid: int) -> float:
 
 
 async def _open(address: str) -> None:
-    """As many pages as are asked for, without a browser: each reads what it is sent."""
+    """Open PAGES pages without a browser: each reads what the server sends."""
     port = int(re.search(r":(\d+)", address.removeprefix("http:")).group(1))  # type: ignore[union-attr]
 
     async def one() -> None:
@@ -177,7 +177,7 @@ async def _open(address: str) -> None:
 
 
 def leak(directory: Path) -> bool:
-    """The server here is in a hurry, so that a week of changes fits into a minute."""
+    """The server is sped up here, so that a week of changes fits in a minute."""
     import uvicorn
 
     from nanopace.live.web import app, library
