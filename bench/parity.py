@@ -1,4 +1,4 @@
-"""Is the loss the same as nanoGPT's after as many steps, with the same data and settings? For speed, see cpu.py.
+"""Is the loss the same as nanoGPT's, with the same data, settings and number of steps? (Speed: cpu.py, throughput.py.)
 
 nanoGPT draws its windows at random, with replacement; we do not. After 500 steps, that alone makes one trainer's
 validation loss vary by 0.04 from seed to seed. So here nanoGPT's train.py gets our windows in our order, and we start
