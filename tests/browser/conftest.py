@@ -1,4 +1,4 @@
-"""A real browser for all of these tests, and the pages of the examples."""
+"""A real browser for all these tests, and the pages of the examples."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUIET = (
     *("--no-sandbox", "--disable-gpu", "--in-process-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
-# What is written on each canvas since it was last cleared: texts and where they stand. Rotated ones are titles.
+# Texts drawn on each canvas since it was last cleared, and their positions. Rotated ones are titles.
 LISTEN = """
 const pen = CanvasRenderingContext2D.prototype, {fillText, clearRect} = pen;
 pen.fillText = function (text, x, y, ...more) {
@@ -42,7 +42,7 @@ Open = Callable[..., "playwright.Page"]
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[playwright.Page]:
-    """One for all tests of a module: a new one takes five times as long as another file in an old one."""
+    """One page for all tests of a module: a new one takes five times as long as opening another file in an old one."""
     with pytest.importorskip("playwright.sync_api").sync_playwright() as engine:
         browser = engine.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
         page = browser.new_page()
@@ -53,7 +53,7 @@ def page() -> Iterator[playwright.Page]:
 
 @pytest.fixture
 def trouble(page: playwright.Page, tmp_path: Path) -> Iterator[list[str]]:
-    """What a page must not do, in a test: complain, fail, ask, or request anything but the report."""
+    """What a page must not do in a test: log errors, fail, open a dialog, or request anything but the report."""
     happened: list[str] = []
     listeners = {
         "console": lambda message: happened.append(f"console: {message.text}"),
@@ -70,7 +70,7 @@ def trouble(page: playwright.Page, tmp_path: Path) -> Iterator[list[str]]:
 
 @pytest.fixture
 def open_page(page: playwright.Page, trouble: list[str], tmp_path: Path) -> Iterator[Open]:
-    """Opens a page, and holds it to its promise at the end: no error, no request, no dialog."""
+    """Opens a page, and checks at the end that there was no error, request or dialog."""
 
     def opened(content: str, *, width: int = 1100, scheme: str = "light") -> playwright.Page:
         report(tmp_path).write_text(content, "utf-8")
@@ -82,13 +82,13 @@ def open_page(page: playwright.Page, trouble: list[str], tmp_path: Path) -> Iter
         return page
 
     yield opened
-    page.goto("about:blank")  # whatever the report still did has been heard when this is there
+    page.goto("about:blank")  # once this has loaded, all events of the report have arrived
     assert [each for each in trouble if each != "about:blank"] == []
 
 
 @pytest.fixture
 def screenshots(tmp_path: Path) -> Path:
-    """Where pictures go: $NANOPACE_SCREENSHOTS, for whoever wants to look at them."""
+    """Where screenshots go: $NANOPACE_SCREENSHOTS, for anyone who wants to look at them."""
     folder = Path(os.environ.get("NANOPACE_SCREENSHOTS") or tmp_path / "screenshots")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -112,7 +112,7 @@ def pages(run: Diagnosis) -> dict[str, str]:
 
 
 def wait_until(page: playwright.Page, holds: str) -> None:
-    """Asked from here: playwright's own way evaluates strings inside the page, which the page does not allow."""
+    """Polls from here: playwright's own way evaluates strings inside the page, which the page's policy forbids."""
     end = time.monotonic() + 30
     while not page.evaluate(holds):
         assert time.monotonic() < end, holds

@@ -1,4 +1,4 @@
-"""axe-core has nothing to complain of: every page, light and dark, with all that can be unfolded or found."""
+"""axe-core finds no problem on any page, light or dark, with everything unfolded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live page in a real browser, beside a log that grows and a run that trains."""
+"""The live page in a real browser, with a growing log and with a training run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def server(log: Path) -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def errors(page: playwright.Page) -> Iterator[list[str]]:
-    """A live page may ask its own server, and nobody else; and it never fails."""
+    """A live page may only request from its own server, and never fails."""
     happened: list[str] = []
 
     def failed(error: object) -> None:

@@ -1,4 +1,4 @@
-"""Charts of one run move together, and take new data without losing what their reader chose."""
+"""Charts of one run move together, and take new data without losing the reader's choices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIMES = "figure[data-chart$=times]"
 
 @pytest.fixture(scope="module")
 def known() -> str:
-    """The page of a run whose tokens are known: it has charts over iterations, tokens and seconds."""
+    """The page of a run with known tokens: it has charts over iterations, tokens and seconds."""
     return explain_page([diagnose(open_runs(EXAMPLES / "wide-header.log", gpu="RTX 4070")[0])], words("en"))
 
 
@@ -44,7 +44,7 @@ def row(page: playwright.Page, figure: str) -> str:
 
 
 def ends(page: playwright.Page, figure: str) -> tuple[str, str]:
-    """The first and the last row in view, as the keyboard does not know them: by pointing at both edges."""
+    """The first and the last row in view, found by pointing at both edges, because the keyboard does not show them."""
     over = page.locator(f"{figure} .u-over")
     over.scroll_into_view_if_needed()
     box = over.bounding_box()
@@ -206,7 +206,7 @@ def test_new_data_leave_zoom_hidden_series_and_smoothing_as_they_are(open_page: 
     charts[times]["series"][0]["y"] = [12_345.0] * len(charts[times]["series"][0]["x"])
     call(page, "refresh", {times: charts[times]})
     assert legend(page, TIMES)["normal"] == "12.345 s"  # under the pointer, which did not move
-    assert page.evaluate("[...document.querySelectorAll('.uplot')].every(each => each.old)")  # none was built anew
+    assert page.evaluate("[...document.querySelectorAll('.uplot')].every(each => each.old)")  # none was rebuilt
     assert "u-off" in page.locator(f"{loss} .u-series", has_text="training").get_attribute("class")
     assert page.locator(f"{loss} select").input_value() == "light"
     page.locator(f"{TIMES} .u-wrap").focus()
@@ -233,7 +233,7 @@ def test_a_chart_that_shows_everything_follows_the_run_and_a_new_series_is_drawn
 
 
 def test_charts_that_left_the_page_leave_nothing_behind(open_page: Open, known: str) -> None:
-    """Drawn and forgotten many times, as by a page that is open for a week."""
+    """Drawn and removed many times, as on a page that stays open for a week."""
     page = open_page(known)
     session = page.context.new_cdp_session(page)
 

@@ -1,4 +1,4 @@
-"""What a reader does with a page apart from its charts: copy the change, find a row, choose a theme, print."""
+"""What a reader does with a page besides its charts: copy the suggested change, find a row, choose a theme, print."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_every_slow_row_is_on_paper(
 
 
 def test_screens(open_page: Open, run: Diagnosis, pages: dict[str, str], screenshots: Path) -> None:
-    """Pictures to be looked at; none scrolls sideways."""
+    """Screenshots to look at; no page scrolls sideways."""
     made = Made("2026-11-17T23:40:00+00:00", "2026-11-17 23:40", "nanopace explain train.log --html report.html")
     bare = dataclasses.replace(run, findings=(), slow_rows=())
     shown = {"explain": explain_page([run], words("en"), made), "bare": explain_page([bare], words("en"), made)}

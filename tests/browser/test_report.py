@@ -1,4 +1,4 @@
-"""The page in a real browser: drawn, legible in both themes and on a phone, silent, and deaf to what a log may hold."""
+"""The page in a real browser: drawn, legible in both themes and on a phone, without requests, inert to hostile logs."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_dark_and_light_differ_and_change_at_once(open_page: Open, pages: dict[s
     page.emulate_media(color_scheme="light")
     wait_until(page, f"{ground} !== '{dark}'")
     assert page.evaluate(ground) == "rgb(255, 255, 255)"
-    wait_until(page, f"{drawn} !== window.before")  # the charts are made anew, a moment later
+    wait_until(page, f"{drawn} !== window.before")  # the charts are redrawn a moment later
 
 
 def test_numbers_are_in_the_language_of_the_page(open_page: Open, run: Diagnosis) -> None:

@@ -1,4 +1,4 @@
-"""The whole, on runs that nobody would invent."""
+"""The complete diagnosis, on improbable runs."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_anything_that_can_happen_has_a_diagnosis(run: Run) -> None:
     assert list(diagnosis.curves.row_seconds) == sorted(diagnosis.curves.row_seconds)
 
     for finding in diagnosis.findings:
-        # The only row of an excerpt may be a plain one: it is said as of other trainers (diagnosis/other_trainers.py).
+        # An excerpt's only row may be a plain one: it is reported as for other trainers (diagnosis/other_trainers.py).
         more = {"elsewhere"} if finding.code == "no_plain_row" and finding.numbers.get("elsewhere") is True else set()
         assert set(finding.numbers) == set(FINDINGS[finding.code]) | more
         missing = {(finding.code, name) for name, number in finding.numbers.items() if number is None}
