@@ -64,7 +64,7 @@ ANYTHING = st.recursive(
 @settings(max_examples=300, deadline=None)
 @given(ANYTHING)
 def test_what_is_known_is_what_python_would_have(text: str) -> None:
-    """It may be given up, as rows cannot be compared here; but it is never anything else."""
+    """A value may be given up, since lists cannot be compared here; but it is never wrong."""
     try:
         tree = ast.parse(text, mode="eval").body
         found = evaluate(tree, NAMES)

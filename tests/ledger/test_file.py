@@ -336,8 +336,8 @@ def test_without_a_path_nothing_is_written() -> None:
 @pytest.mark.usefixtures("untraced")
 def test_an_event_costs_less_than_20_microseconds(tmp_path: Path) -> None:
     with LedgerWriter(tmp_path / "run.jsonl") as ledger:
-        # CPU time of our own thread, and the best of many short stretches: the machine may be busy otherwise, and such
-        # spells, in which a core is half as fast, last for seconds.
+        # CPU time of our own thread, and the best of many short stretches: the machine may be busy otherwise, and a
+        # core can be half as fast for seconds.
         best, end = min(_time_of_200(ledger) for _ in range(100)), time.monotonic() + 20
         while best / 200 >= 20e-6 and time.monotonic() < end:
             time.sleep(0.1)

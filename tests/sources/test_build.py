@@ -11,7 +11,7 @@ from nanopace.sources.log_format import LogFormat
 
 
 def build(*steps: int | str) -> list[Run]:
-    """Rows by their iteration; e500 an evaluation, s a save, H a header, F one from scratch, R one that resumes."""
+    """Rows by iteration; e500 is an evaluation, s a save, H a header, F one from scratch, R one that resumes."""
     builder = RunBuilder("log")
     for step in steps:
         match step:
@@ -35,7 +35,7 @@ def iterations(run: Run) -> list[int]:
 
 
 def told(*steps: int | str) -> list[tuple[list[int], list[int]]]:
-    """Rows with a time by their iteration, u10 one without, F and R headers as above: (timed, untimed) of each run."""
+    """Timed rows by iteration, u10 for an untimed one, F and R headers as above: (timed, untimed) of each run."""
     builder = RunBuilder("log")
     for step in steps:
         match step:

@@ -1,4 +1,4 @@
-"""The JSON is a surface that scripts rely on: complete, documented, stable, and valid for any Diagnosis."""
+"""Scripts rely on the JSON: it is complete, documented, stable, and valid for any Diagnosis."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nanopace.record import Record, field_names, replace
 from nanopace.views.json import compare_json, explain_json
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "json-format.md").read_text("utf-8")
-OPEN_MAPPINGS = ("facts", "numbers", "parts_ms", "throttled")  # their keys are names from outside, not of the format
+OPEN_MAPPINGS = ("facts", "numbers", "parts_ms", "throttled")  # their keys are external names, not part of the format
 PAIRS_OF = (
     "parameters",
     "flops_per_token",
@@ -36,7 +36,7 @@ PAIRS_OF = (
 
 
 def any_record(kind: type[Record]) -> st.SearchStrategy[Record]:
-    """Any values of the fields' types."""
+    """A record with any values of the fields' types."""
     hints = get_type_hints(kind)
     return st.builds(kind, **{name: st.from_type(hints[name]) for name in field_names(kind)})
 
@@ -91,7 +91,7 @@ def test_explain_is_valid_and_documented(runs: list[Diagnosis]) -> None:
 
 
 def without_curves(pair: Comparison) -> Comparison:
-    """Curves are parallel, which the strategy does not know, and three runs and more are ranked by them."""
+    """Curves have equal lengths, which the strategy does not know, and three or more runs are ranked by them."""
     a, b = (replace(run, curves=Curves()) for run in (pair.a, pair.b))
     return replace(pair, a=a, b=b)
 
@@ -135,7 +135,7 @@ def test_nothing_is_documented_that_is_not_there() -> None:
 
 
 def with_(kind: type[Any], **known: Any) -> Any:
-    """A small instance; what is not given is None, zero or empty."""
+    """A small instance; anything not given is None, zero or empty."""
     values: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
         if field.name in known:

@@ -1,4 +1,4 @@
-"""Our own ledger becomes a Run: steps alone in the rows, everything else with the time that was measured."""
+"""Our own ledger becomes a Run: rows contain only steps, everything else has its measured time."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_the_example_of_the_documentation_is_the_run_that_it_tells_of(example: l
 
 
 def test_a_ledger_of_version_1_0_is_still_the_run_that_it_was() -> None:
-    """Written down when that was the version."""
+    """Recorded when that was the current version."""
     lines = VERSION_1_0.read_text().splitlines()
     assert read_ledger(lines).damaged == read_ledger(lines).unknown == 0
     (run,) = runs_from(lines)

@@ -1,4 +1,4 @@
-"""What our own trainer prints becomes the run that it told of; the lines are made by the functions that print them."""
+"""Our own trainer's output is read back as the same run; the real printing functions make the lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of directory that a run may be started in, in each way: what happens, and that every advice leads on."""
+"""Every kind of directory in which a run may start, in every way: what happens, and that all advice works."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..test_run import events
 from .checkpoints import save
 
 STARTS: dict[str, dict[str, Value]] = {"plain": {}, "resume": {"init_from": "resume"}, "overwrite": {"overwrite": True}}
-ADVICE = {  # of an error to what is done about it
+ADVICE = {  # from an error to what the user does about it
     "leave out --init_from=resume": "plain",
     "--init_from=resume continues it": "resume",
     "--overwrite=True replaces": "overwrite",
@@ -172,7 +172,7 @@ def start(corpus: Path, out: Path, how: str, **knobs: Value) -> Recorder:
 
 
 def contents(out: Path) -> dict[str, bytes]:
-    """All but the lock, which stays and says nothing."""
+    """Everything except the lock, which stays and means nothing."""
     return {
         str(path.relative_to(out)): path.read_bytes()
         for path in out.rglob("*")
@@ -207,7 +207,7 @@ def ledger_only(saved: Path, out: Path) -> None:
 
 
 def partial(saved: Path, out: Path) -> None:
-    """Killed while the first checkpoint was written."""
+    """A run killed while it wrote its first checkpoint."""
     ledger_only(saved, out)
     (out / "ledger.jsonl").open("a").write('{"event":"step","itera')
     shutil.copytree(saved / "checkpoints" / "step-00000001", out / "checkpoints" / ".step-00000001.writing")
@@ -351,7 +351,7 @@ def test_killed_before_its_first_checkpoint_a_run_begins_again_in_every_way(tmp_
 def test_a_run_without_a_checkpoint_goes_on_where_its_directory_is_now(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its ledger still has the old name."""
+    """Its ledger still records the old name."""
     start(corpus, tmp_path / "before", "plain", save_interval=-1)
     (tmp_path / "before").rename(tmp_path / "out")
     monkeypatch.chdir(tmp_path)
@@ -361,7 +361,7 @@ def test_a_run_without_a_checkpoint_goes_on_where_its_directory_is_now(
 
 
 def test_what_is_no_checkpoint_is_removed_with_the_others(corpus: Path, saved: Path, tmp_path: Path) -> None:
-    """A pipe of that name was opened, and waited for."""
+    """A pipe of that name used to be opened and waited for."""
     out = tmp_path / "out"
     shutil.copytree(saved, out)
     (tmp_path / "victim").mkdir()

@@ -111,7 +111,7 @@ def test_a_best_json_that_is_right_is_not_written_again(tmp_path: Path) -> None:
 
 
 def test_a_killed_prune_is_done_at_the_end(tmp_path: Path) -> None:
-    """Nothing was saved by this process: the newest of all are kept."""
+    """This process saved nothing: the newest of all are kept."""
     for step in (1, 2, 3, 4):
         save(tmp_path, step)
     flip(tmp_path, 4)

@@ -1,4 +1,4 @@
-"""What notebooks show: whole without scripts, small, and nothing of a log gets out of its text."""
+"""What notebooks show: complete without scripts, small, and a log's contents stay plain text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page: complete in itself, says what the terminal says, and nothing that a log holds can act in it."""
+"""The page: self-contained, says what the terminal says, and a log's contents stay inert."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31
 
 
 class Seen(HTMLParser):
-    """What a browser would make of a page."""
+    """A page as a browser would see it."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -412,7 +412,7 @@ def test_what_is_unknown_is_left_out(run: Diagnosis) -> None:
 
 GROUNDS = {"surface", "raised", "text", "muted", "accent", "line", "edge"}
 TONES = ("good", "warn", "bad", "quiet")
-# What a colour-blind eye makes of linear red, green and blue (Machado, Oliveira and Fernandes 2009, complete).
+# How colour-blind people see linear red, green and blue (Machado, Oliveira and Fernandes 2009, full severity).
 BLINDNESS = {
     "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
     "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
@@ -420,7 +420,7 @@ BLINDNESS = {
 
 
 def palettes() -> list[dict[str, str]]:
-    """Light; dark as the system asks for it; dark as the reader does."""
+    """Light, dark by the system's setting, and dark by the reader's choice."""
     blocks = re.findall(r":root[^{]*\{([^}]*)\}", (ROOM / "assets" / "report.css").read_text("utf-8"))
     found = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in blocks]
     return [each for each in found if each]
@@ -442,7 +442,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def lab(rgb: list[float]) -> list[float]:
-    """In a space where distances are as large as they look (CIELAB, D65)."""
+    """In a space where distances match perception (CIELAB, D65)."""
     rows = ((0.4124, 0.3576, 0.1805, 0.9505), (0.2126, 0.7152, 0.0722, 1.0), (0.0193, 0.1192, 0.9505, 1.089))
     scaled = [max(0.0, r * rgb[0] + g * rgb[1] + b * rgb[2]) / white for r, g, b, white in rows]
     x, y, z = (part ** (1 / 3) if part > 0.008856 else 7.787 * part + 16 / 116 for part in scaled)

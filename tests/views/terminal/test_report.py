@@ -1,4 +1,4 @@
-"""The terminal report: what it says, and that it stays legible wherever it is printed."""
+"""The terminal report: what it says, and that it is legible wherever it is printed."""
 
 from __future__ import annotations
 
