@@ -179,7 +179,7 @@ def test_a_walk_leaves_out_what_the_caller_does(tmp_path: Path) -> None:
 
 def test_whatever_has_a_name_can_be_removed(tmp_path: Path) -> None:
     (tmp_path / "victim").mkdir()
-    os.mkfifo(tmp_path / "pipe")  # which nobody waits for
+    os.mkfifo(tmp_path / "pipe")  # must not be waited for
     (tmp_path / "link").symlink_to("victim")
     (tmp_path / "file").touch()
     (tmp_path / "folder/below").mkdir(parents=True)

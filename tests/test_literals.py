@@ -139,9 +139,7 @@ def test_a_name_of_the_file_hides_a_function() -> None:
 
 
 def test_all_the_text_that_is_made_is_bounded() -> None:
-    """A text of 4096 letters, put together anew in every line, would fill the memory a thousand times faster than it is
-    written.
-    """
+    """A text of 4096 letters, built in every line, would fill memory a thousand times faster than it is written."""
     known: dict[str, object] = {"x": "a" * 4000}
     evaluator = Evaluator(known)
     made = 0

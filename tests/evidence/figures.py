@@ -152,7 +152,7 @@ def text_complaints(truth: Truth, diagnosis: Diagnosis, text: str) -> Iterator[t
     said = " ".join(text.split())
     for found in UNKNOWN_AS_ZERO.finditer(said):
         yield "unknown as zero", said[max(0, found.start() - 40) : found.end() + 20]
-    covered = truth.plan.log_interval if truth.plan.fork == "covers" else 1  # the row's time is that of so many steps
+    covered = truth.plan.log_interval if truth.plan.fork == "covers" else 1  # the row's time covers this many steps
     slow = [row for row in truth.rows if row.ms > 2 * row.level_ms * (1 if row.first else covered)]
     held = [row for row in truth.plain if row.stall_ms > row.level_ms]
     if "no row is slow" in said and slow and truth.plain:

@@ -262,7 +262,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     """The cost is known from rows that also save, or also do not."""
     shown = {row.evaluated.save_ms is None for row in truth.visible if row.evaluated}
     unlike = [each for each in truth.hidden if (each.save_ms is None) not in shown]
-    several = len(truth.visible) > 1  # one may have been held up
+    several = len(truth.visible) > 1  # one may have been delayed
     return "rows contain some like each" if not unlike and several and truth.plain else hidden_of(truth, said)
 
 

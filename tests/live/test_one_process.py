@@ -20,7 +20,7 @@ def kept(iterations: list[int]) -> tuple[list[int], int]:
     "iterations",
     [
         [*range(121), *range(50, 130)],
-        [*range(121), *range(119, 130)],  # it passes where it was within the rows that decide
+        [*range(121), *range(119, 130)],  # it overtakes its old position within the deciding rows
         [*range(0, 1210, 10), *range(1000, 1300, 10)],
         [*range(121), *range(130)],
         [*range(1, 11), 200, 400, 600, 1, 500, 1000],

@@ -206,7 +206,7 @@ def test_going_back_with_a_header_from_scratch_is_another_run() -> None:
 
 
 def test_a_header_counts_until_the_next_row() -> None:
-    assert len(build(5, 6, "F", 7, 8, 7)) == 1  # 7 goes on, and the second 7 has no header
+    assert len(build(5, 6, "F", 7, 8, 7)) == 1  # 7 continues, and the second 7 has no header
     (run,) = build(5, 6, "R", 7, 8, 9)
     assert [(each.row, each.iteration) for each in run.restarts] == [(2, 7)]
 

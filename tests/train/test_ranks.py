@@ -126,7 +126,7 @@ def test_what_a_restarted_process_does() -> None:
     assert elastic(given, Ranks(), has_checkpoint=True) == given
     again = Ranks(restarts=1)
     assert elastic(given, again, has_checkpoint=True)["init_from"] == "resume"
-    assert elastic(given, again, has_checkpoint=False) == given  # which begins anew, and keeps what is there
+    assert elastic(given, again, has_checkpoint=False) == given  # then it starts over, and keeps what is there
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no hanging up here")

@@ -128,7 +128,7 @@ def test_where_nobody_saves_no_state_is_put_together(
     asked: list[int] = []
     monkeypatch.setattr(Loop, "_state", lambda _, step: asked.append(step) or {})
     run(corpus, tmp_path / "out", save_interval=-1, max_iters=12, eval_interval=6)
-    assert set(asked) <= {6, 12, 13}  # at evaluations and at the end, where nobody notices
+    assert set(asked) <= {6, 12, 13}  # at evaluations and at the end, where it does not matter
 
 
 def test_the_analyst_reads_the_same_wall_clock(finished: tuple[Path, Outcome, Recorder]) -> None:
@@ -219,7 +219,7 @@ def test_evaluate_and_leave(corpus: Path, tmp_path: Path) -> None:
     outcome, told = run(corpus, tmp_path / "out", eval_only=True, eval_train="steps")
     assert (outcome.reason, outcome.iteration, outcome.checkpoint) == ("finished", 0, None)
     (report,) = told.all("eval")
-    assert report.train == pytest.approx(report.val, abs=0.1)  # as nanoGPT does: there are no steps to tell of
+    assert report.train == pytest.approx(report.val, abs=0.1)  # as in nanoGPT: there are no steps to report
     assert report.train_steps is None
     assert not told.all("step")
 

@@ -48,7 +48,7 @@ for module in (run, result, comparison):
 
 diagnoses = st.from_type(Diagnosis)
 comparisons = st.from_type(Comparison)
-# A whole Diagnosis is a large thing to draw, and shrinking one would take minutes.
+# A complete Diagnosis is large to draw, and shrinking one would take minutes.
 quick = settings(max_examples=12, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
 

@@ -54,7 +54,7 @@ def test_a_training_loss_that_lags_does_not_hide_overfitting() -> None:
 
 
 def of_steps(train: Callable[[float], float], val: Callable[[float], float], count: int = 16, seed: int = 0) -> Run:
-    """As our own trainer tells of a model whose losses are these after so many evaluations: the training loss is the
+    """As our own trainer reports a model with these losses after each evaluation: the training loss is the
     mean of the steps since the evaluation before, and both scatter a little."""
     rng = random.Random(seed)
     evaluations = [Evaluation(0, None, val(0), val_error=0.004)]

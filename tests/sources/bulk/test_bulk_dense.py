@@ -156,7 +156,7 @@ def test_other_lines_are_read_in_their_place() -> None:
     lines = dense_log(8000).splitlines()
     for at, odd in (
         (3000, "step 12: train loss 1.0000, val loss 1.0000"),  # of long ago: the beginning of a restart
-        (5000, "saving checkpoint to elsewhere"),  # by nobody
+        (5000, "saving checkpoint to elsewhere"),  # without an evaluation
         (6000, lines[6000]),  # twice
         (7000, "compiling the model... (takes a ~minute)"),
         (8000, "step 999999: train loss 1.0000, val loss 1.0000"),  # not of the row that follows

@@ -81,7 +81,7 @@ def test_a_rollback_is_no_restart_and_its_iterations_count_once() -> None:
     assert rollback.beside_ms == 50.0  # the evaluation at 8
     assert run.skipped == (5, 6, 7)  # they happened, although their rows are gone
     assert [each.ms for each in run.evaluations] == [31.0]
-    assert Span("evaluation", 4, 30.0) in run.spans  # what was evaluated again took its time all the same
+    assert Span("evaluation", 4, 30.0) in run.spans  # a repeated evaluation still took time
     assert run.wall_ms == 1600.0
     assert run.ending == "finished"
 

@@ -187,7 +187,7 @@ def test_a_resumed_run_is_one_run_whose_processes_add_up() -> None:
     (restart,) = run.restarts
     assert (restart.row, restart.iteration, restart.reached) == (3, 3, 3)
     assert [row.iteration for row in restart.lost] == [3]
-    assert [each.iteration for each in run.checkpoints] == [3]  # the one that it went on from was really written
+    assert [each.iteration for each in run.checkpoints] == [3]  # the one it resumed from was really written
     assert run.wall_ms == 400.0 + 1000.0
     assert run.ending == "interrupted"
     assert run.value("max_iters") == 9

@@ -132,7 +132,7 @@ def test_nothing_is_printed(mfu: float | None) -> None:
 def test_only_single_rows_are_looked_at() -> None:
     """Among folded rows, the figure before a slow one is not the one that was averaged."""
     rows = printed(evaluated(100, 170.0), work=20.35)
-    slow = Row(1010, 5000.0, mfu=0.01)  # inside of the first group, and before it in the order of last iterations
+    slow = Row(1010, 5000.0, mfu=0.01)  # inside the first group, and before it when ordered by last iteration
     groups = [Row(n, 170.0, mfu=0.1, count=50, last_iteration=n + 490, sum_ms=8500.0) for n in range(1000, 99_000, 500)]
     assert printed_work(run_of([*rows, slow, *groups])) == printed_work(run_of(rows))
 

@@ -237,7 +237,7 @@ def others(_: Path, out: Path) -> None:
 
 KEPT = ["ledger-1.jsonl"]
 OUTCOMES: dict[Callable[[Path, Path], None], dict[str, str | int | list[str]]] = {
-    # an error's words; the step at which it goes on; or what is kept under another name where it begins anew
+    # part of the error; the step at which it resumes; or what is kept under another name if it starts over
     absent: {"plain": [], "resume": "no checkpoint to resume from", "overwrite": []},
     empty: {"plain": [], "resume": "no checkpoint to resume from", "overwrite": []},
     others: {"plain": [], "resume": "no checkpoint to resume from", "overwrite": []},
@@ -311,7 +311,7 @@ def test_what_was_kept_is_never_overwritten(corpus: Path, saved: Path, tmp_path:
     assert {"ledger-3.jsonl", "checkpoints-3", "best-3.json"} <= {path.name for path in out.iterdir()}
     assert not (out / "ledger-1.jsonl").exists()
     assert (out / "best-2.json").read_text() == "mine"
-    start(corpus, out, "plain", save_interval=-1)  # nothing was saved: once more
+    start(corpus, out, "plain", save_interval=-1)  # nothing was saved: again
     assert (out / "ledger-4.jsonl").exists()
     assert not (out / "checkpoints-4").exists()
 

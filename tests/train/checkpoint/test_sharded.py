@@ -136,7 +136,7 @@ def test_a_rank_that_fails_fails_for_all(tmp_path: Path, monkeypatch: pytest.Mon
             patch.setattr(module, "measure", lambda _: (_ for _ in ()).throw(OSError("no number")))
             save(saver, 4)
             promptly(saver._idle.wait)
-        with monkeypatch.context() as patch:  # as torch tells of it
+        with monkeypatch.context() as patch:  # as torch reports it
             patch.setattr("torch.distributed.checkpoint.hf_storage.HuggingFaceStorageWriter.write_data", full)
             save(saver, 5)
             promptly(saver._idle.wait)

@@ -127,7 +127,7 @@ def test_what_fitted_is_remembered(corpus: Path, tmp_path: Path, monkeypatch: py
     assert saved is not None
     assert saved.state["micro_batch"] == 3
     resume(tmp_path / "out", max_iters=9, batch_size=6, gradient_accumulation_steps=4)
-    assert [each["batch_size"] for each in events(tmp_path / "out", "micro_batch")] == [3, 3]  # tried anew
+    assert [each["batch_size"] for each in events(tmp_path / "out", "micro_batch")] == [3, 3]  # tried again
 
 
 @pytest.mark.parametrize("evaluation", [False, True])
@@ -179,7 +179,7 @@ def test_a_real_allocator_that_fails(tmp_path: Path, corpus: Path) -> None:
     first = {**given, "batch_size": 2, "out_dir": str(tmp_path / "first")}
     script = SCRIPT.format(first=first, given=given, left_mb=LEFT_MB)
     root = Path(__file__).parents[3]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}  # a new thread takes nothing beside
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}  # new threads take no extra memory
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr

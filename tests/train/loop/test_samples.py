@@ -104,4 +104,4 @@ def test_the_model_trains_on_and_a_diverged_one_is_silent() -> None:
         model.lm_head.weight.fill_(float("nan"))
     assert write_sample(model, bytes_tokenizer(), 1337, 20) == ""
     assert model.training
-    assert SHAPE.block_size < 20  # it went on past its window
+    assert SHAPE.block_size < 20  # it continued past its window

@@ -39,7 +39,7 @@ def test_every_knob_that_differs_is_a_player_and_every_combination_a_run() -> No
     settings = plan.settings(frozenset(["n_embd"]))
     assert (settings["n_embd"], settings["batch_size"], settings["learning_rate"]) == (768, 16, 1e-3)
     assert (settings["max_iters"], settings["save_interval"]) == (5, -1)
-    assert "device" not in settings  # nobody named one, so the machine has it
+    assert "device" not in settings  # not given, so the machine decides
 
 
 def test_knobs_go_together_where_a_run_cannot_have_one_alone_or_somebody_says_so() -> None:

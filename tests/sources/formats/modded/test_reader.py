@@ -201,7 +201,7 @@ def test_several_runs_in_a_file() -> None:
 def test_trials_that_share_a_head_and_print_evaluations_alone() -> None:
     trials = [simulate(Era(seconds=True, rows=False, every=50), even(ms, 200)) for ms in (100.0, 101.0)]
     rows = [[line for line in trial.text.splitlines(True) if line.startswith("step:")][1:] for trial in trials]
-    runs = read("".join([*rows[0], *rows[0][-2:], "a word\n", *rows[1]]))  # the last lines are printed once more
+    runs = read("".join([*rows[0], *rows[0][-2:], "a word\n", *rows[1]]))  # the last lines are printed twice
     assert [len(run.rows) for run in runs] == [4, 4]
     assert [diagnose(run).wall.total_s for run in runs] == pytest.approx([trial.final_ms / 1000 for trial in trials])
 
