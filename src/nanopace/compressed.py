@@ -103,8 +103,7 @@ class _Zstd(io.RawIOBase):
 
 
 class Density:
-    """Compares the bytes that come out of a compressed file with those that go in. A pipe must be `counted` for
-    this."""
+    """Compares the bytes that come out of a compressed file with those that go in. A pipe must be `counted`."""
 
     def __init__(self, file: io.BufferedReader) -> None:
         self._file = file

@@ -62,8 +62,7 @@ class Program:
         _File(self, text, path).follow(tree.body)
 
     def mark_unknown(self, name: str) -> None:
-        """The name was assigned a value that cannot be computed. A knob that does not affect training keeps its old
-        one."""
+        """The name got a value that cannot be computed. A knob that does not affect training keeps its old one."""
         self._known[name] = UNKNOWN
         if name not in KNOBS:
             self.values.pop(name, None)

@@ -141,8 +141,7 @@ def remove_parts(path: Path) -> None:
 
 
 def discard(path: Path) -> None:
-    """Remove whatever has this name, as far as possible. For a link, only the link: its target may belong to someone
-    else."""
+    """Remove whatever has this name, as far as possible. Of a link, only the link: its target may be another's."""
     import shutil  # imports decompressors that readers do not need
 
     with contextlib.suppress(OSError, RecursionError):

@@ -45,8 +45,7 @@ class WallClock:
         return Reading(self._latest, self._slept)
 
     def _distance(self) -> tuple[float, float]:
-        """The time now, and a lower bound on the clocks' difference: a delay between the two reads can only reduce
-        it."""
+        """The time now, and a lower bound on the clocks' difference: a delay between the reads only reduces it."""
         sleepless = self._sleepless()
         now = self._monotonic()
         return now, sleepless - now

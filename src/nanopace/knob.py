@@ -44,8 +44,7 @@ class Knob:
 
     @property
     def asks_for_a_training(self) -> bool:
-        """Whether setting it asks for a particular training. Other knobs say where to run, on what, and how to
-        report."""
+        """Whether setting it asks for a particular training. Others say where to run, on what, and how to report."""
         return self.part in ("shape", "training")
 
     @property

@@ -73,8 +73,7 @@ def ranks(values: Sequence[float]) -> list[float]:
 
 
 def rank_difference(before: Sequence[float], after: Sequence[float]) -> float:
-    """How far `after` lies above `before`, in standard errors of the Mann-Whitney test, which outliers cannot
-    distort."""
+    """How far `after` lies above `before`, in standard errors of the Mann-Whitney test, which resists outliers."""
     first, second = len(before), len(after)
     above = sum(ranks([*before, *after])[first:]) - second * (second + 1) / 2
     return (above - first * second / 2) / math.sqrt(first * second * (first + second + 1) / 12)

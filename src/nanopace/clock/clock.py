@@ -166,7 +166,7 @@ class Clock:
         """A copy is turned off: only the original writes."""
         return _off_clock, ()
 
-    # --- what phases call --------------------------------------------------------------------------------------------
+    # --- called by phases --------------------------------------------------------------------------------------------
 
     def enter(self, phase: Phase) -> None:
         if not self._is_mine():
@@ -283,7 +283,7 @@ class Clock:
                 return
         self._warn("iteration", f"step {asked!r} after step {phase.iteration - 1}: the clock numbers the steps itself")
 
-    # --- trouble -----------------------------------------------------------------------------------------------------
+    # --- errors ------------------------------------------------------------------------------------------------------
 
     def _is_mine(self) -> bool:
         """Whether the clock is on and this is the training thread: other threads do not hold it up."""

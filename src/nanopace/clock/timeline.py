@@ -94,8 +94,7 @@ class CudaTimeline:
                 self._done(phase)
 
     def _credible(self, ms: float, now: float) -> float:
-        """The card's time, or the host's if that is implausible: a card's timer may restart, or count a laptop's
-        sleep."""
+        """The card's time, or the host's if that is implausible: the timer may restart, or count a laptop's sleep."""
         if 0.0 <= ms <= _TOLERANCE * (now - self._reached.at) * 1000 + _SLACK_MS:
             return ms
         return max(0.0, now - max(self._seen, self._reached.at)) * 1000

@@ -52,8 +52,7 @@ def read_calibration(asked: str) -> Calibration | None:
 
 
 def measured_tflops(device: str, dtype: str) -> float | None:
-    """What large products last reached on a card of this name, to four digits (it is no more exact than that). None:
-    not measured."""
+    """What large products last reached on a card of this name, to four digits; None if not measured."""
     known = [each for each in _read_all().values() if each.device == device and each.dtype == dtype]
     return float(f"{max(known, key=lambda each: each.date).peak_tflops:.4g}") if known else None
 

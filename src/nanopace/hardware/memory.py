@@ -119,8 +119,7 @@ def rows_at_a_time(rows: int, vocab_size: int, bytes_per_logit: int = 2) -> int:
 
 
 def usable_bytes(memory_gb: float) -> float:
-    """The memory that a run of ours can use on a card of this size: CUDA takes some, and a little is lost to
-    fragmentation."""
+    """The memory that a run of ours can use on a card: CUDA takes some, and a little is lost to fragmentation."""
     return (memory_gb * GIB - _OF_CUDA) * (1 - _LITTLE_HEADROOM)
 
 

@@ -13,8 +13,7 @@ from nanopace.clock import Clock
 def started_clock(
     path: str | os.PathLike[str], model: object, facts: Mapping[str, Any], given: Mapping[str, Any]
 ) -> Clock:
-    """Create a clock and count the time so far as start-up. What the user has `given` overrides what the trainer knows,
-    knob by knob."""
+    """Create a clock and count the time so far as start-up. `given` (by the user) overrides `facts`, knob by knob."""
     config = {**facts["config"], **given.get("config", {})}
     clock = Clock(path, **{"parameters": _parameters(model), **facts, **given, "config": config})
     clock.passed(clock.phase("startup"))

@@ -109,8 +109,7 @@ def _number(value: object) -> float:
 
 
 def _within_reach(value: float) -> float:
-    """Turn numbers beyond anything measurable into infinity or zero, so that sums and squares of the rest are
-    finite."""
+    """Turn numbers beyond anything measurable into infinity or zero, so that sums and squares stay finite."""
     size = abs(value)
     if 1 / _LARGEST < size < _LARGEST or not size:
         return float(value)

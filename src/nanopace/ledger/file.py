@@ -123,8 +123,7 @@ class LedgerWriter:
                 self._recovered()
 
     def write_together(self, texts: Sequence[str]) -> None:
-        """Write several lines that have time stamps with one write(), for a writer that collects them. They are not
-        synced."""
+        """Write several lines that have time stamps with one write(), for a writer that collects them. Never syncs."""
         lines = [text.encode("ascii") + b"\n" for text in texts]
         if self._file < 0 or not lines:
             return
@@ -218,8 +217,7 @@ class LedgerWriter:
         self._directory = directory
 
     def _begins_anew(self) -> bool:
-        """Open the file at the path. If it is empty, write the events that describe the run again. Return whether it
-        was."""
+        """Open the file at the path. Return whether it is empty; if so, write the events that describe the run."""
         before = self._file
         self._open()
         os.close(before)
@@ -236,7 +234,7 @@ class LedgerWriter:
         os.lseek(self._file, size - 1, os.SEEK_SET)  # only reading uses the position: O_APPEND writes at the end
         return os.read(self._file, 1) == b"\n"
 
-    # --- a disk that takes no more -----------------------------------------------------------------------------------
+    # --- a disk that refuses lines -----------------------------------------------------------------------------------
 
     def _keep_all(self, lines: Iterable[bytes], error: OSError) -> None:
         for line in lines:
@@ -289,8 +287,7 @@ class EventReader:
         return [event]
 
     def _salvage(self, line: str) -> list[Event]:
-        """Complete events between fragments: another program wrote to the ledger, or a line was torn and never
-        ended."""
+        """Complete events between fragments: another program wrote to the ledger, or a line was torn."""
         self.damaged += 1
         events = []
         for part in line.split(_START)[1:]:

@@ -42,8 +42,7 @@ _UNKNOWN = LogFormat(name="log", trainer="", reader="")
 
 
 class LineReader(Protocol):
-    """The reader of a format. It is created with a RunBuilder and a terminal's width, then fed every line of the
-    log."""
+    """The reader of a format. It is created with a RunBuilder and a terminal's width, then fed each line of the log."""
 
     def feed(self, line: str) -> bool:
         """Read one line, without terminal debris and newline. Return True if it was understood."""
@@ -80,7 +79,7 @@ class RunBuilder:
         self._next = Details()
         self._rollbacks: list[Rollback] = []  # no row has followed these yet
 
-    # --- what readers call -------------------------------------------------------------------------------------------
+    # --- called by readers -------------------------------------------------------------------------------------------
 
     def begin_process(self, *, fresh: bool | None = None) -> None:
         """A process starts. Each of its header lines may call this; together they count once."""
@@ -244,8 +243,7 @@ class RunBuilder:
         self._details().notes.append(note)
 
     def sample(self, iteration: int, text: str) -> None:
-        """Add text that the model generated before this iteration. Only the newest are kept, and only the beginning of
-        each."""
+        """Add text generated before this iteration. Only the newest are kept, and only the beginning of each."""
         samples = self._details().samples
         samples.append(Sample(iteration, text[:LONGEST_SAMPLE]))
         del samples[:-MOST_SAMPLES]

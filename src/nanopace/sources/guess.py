@@ -239,8 +239,7 @@ def _whole(text: str) -> int:
 
 
 def _searcher(pattern: str) -> tuple[Search, bool]:
-    """A function that tries a pattern, and whether it is fast on every line. Python's `re` is used if RE2 is
-    missing."""
+    """A function that tries a pattern, and whether it is fast on every line. Without RE2, it uses Python's `re`."""
     try:
         return compile_patterns((pattern,))[0].search, True
     except UsageError:

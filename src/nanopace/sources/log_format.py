@@ -46,7 +46,7 @@ class LogFormat(Record):
     written_anew: bool = False  # lines that the trainer rewrites completely when there are more
     extends: str = ""  # the format with the same rows: after a header of this format, its rows belong to this one
 
-    # --- several processes that print into one log ---
+    # --- several processes that print to one log ---
     row_start: str = ""  # how a row begins, with its iteration as the group; "" if only one process writes
 
     # --- what its figures mean ---

@@ -1,5 +1,4 @@
-"""Detects prose that quotes a log: a README, an issue, notes. It can be read, and the report says that it is not a
-log."""
+"""Detects prose that quotes a log: a README, an issue, notes. The report then says that it is not a log."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def _consumed(chunks: list[bytes]) -> Iterator[bytes]:
         yield chunks.pop()
 
 
-# --- what is no log --------------------------------------------------------------------------------------------------
+# --- files that are not logs -----------------------------------------------------------------------------------------
 
 
 def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: Detector, log: Opened) -> InputError:

@@ -42,8 +42,7 @@ class Tracker(Protocol):
 
 
 def make_tracker(name: str, flag: str) -> Tracker:
-    """The tracker called `name`, which `flag` asked for. Its library must be found now, not after training has
-    started."""
+    """The tracker called `name`, which `flag` asked for. A missing library is an error now, not during training."""
     if name not in TRACKERS:
         near = nearest(name, TRACKERS)
         if near is not None:

@@ -175,8 +175,7 @@ def _field(line: bytes, text_field: str, name: str, number: int) -> bytes | None
 
 
 class _Amount:
-    """Compares all that comes out of an archive with its size, whatever its members claim. Bytes read twice count
-    once."""
+    """Compares the output of an archive with its size, whatever its members claim. Bytes read twice count once."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -196,8 +195,7 @@ class _Amount:
 
 
 def _archive(path: Path, text_field: str) -> Iterator[Document]:
-    """The texts in a zip archive, by the rules for a directory. A member's name is only checked, never used as a
-    path."""
+    """The texts in a zip archive, by the rules for a directory. A member's name is never used as a path."""
     import zipfile
 
     with _complaints(str(path)), _open(path) as file, zipfile.ZipFile(file) as archive:

@@ -23,8 +23,7 @@ Ids = npt.NDArray[np.unsignedinteger]
 
 
 class SplitWriter:
-    """Writes one split of a corpus. A shard ends with the document that fills it; a very long document fills
-    several."""
+    """Writes one split of a corpus. A shard ends with the document that fills it; a very long one fills several."""
 
     def __init__(
         self,
@@ -56,8 +55,7 @@ class SplitWriter:
         return sum(entry.tokens for entry in self.finished) + self._tokens
 
     def skip(self, piece: Piece) -> bool:
-        """Whether the next piece is in a shard that an earlier prepare finished. The order of pieces is always the
-        same."""
+        """Whether the next piece is in a finished shard of an earlier prepare. The order of pieces never changes."""
         if self._skip_bytes <= 0 and self._skip_documents <= 0:
             return False
         self._skip_bytes -= piece.size

@@ -67,8 +67,7 @@ class Corpus:
         return {shard.path.name: fingerprint.known for shard, fingerprint in unlisted if fingerprint.known is not None}
 
     def expect(self, hashes: Mapping[str, str]) -> None:
-        """Require the files that an earlier process has read completely. Small splits are verified now, large ones
-        during training."""
+        """Require the files that an earlier process has read. Small splits are verified now, large ones in training."""
         for shard, fingerprint in self._files():
             if shard.path.name in hashes:
                 fingerprint.expect(hashes[shard.path.name])
@@ -159,8 +158,7 @@ def _vocab_size(meta: Path) -> int | None:
 
 
 def _one_corpus(directory: Path) -> tuple[str, dict[SplitName, list[Path]]]:
-    """The name before train and val, and the files of each split. train.bin and val.bin have no such name and come
-    first."""
+    """The name before train and val, and the files of each split. train.bin and val.bin, without one, come first."""
     found: dict[str, dict[SplitName, list[Path]]] = defaultdict(lambda: {"train": [], "val": []})
     for path, named in _token_files(directory):
         split: SplitName = "train" if named["split"] == "train" else "val"

@@ -81,8 +81,7 @@ class FileFingerprint:
                 raise self._changed()
 
     def verify(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Read the complete file once. It must match the manifest's hash, or else the one remembered, which is set if
-        unknown."""
+        """Read the file once and check its hash against the manifest's or the known one. If unknown, remember it."""
         with self._turn:
             self._begin()
             if self._verified:

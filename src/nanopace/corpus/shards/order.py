@@ -166,8 +166,7 @@ def _aligned(shard: Shard, block_size: int, end_of_text: int) -> Positions:
 
 
 def _followed(following: Positions) -> Positions:
-    """0, following[0], following[following[0]], ... to the end, in pieces, because Python's integers take much
-    memory."""
+    """0, following[0], following[following[0]], ... to the end, in pieces: Python's integers take much memory."""
     chosen: list[Positions] = []
     at = 0
     while at < len(following):

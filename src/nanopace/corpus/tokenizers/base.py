@@ -20,8 +20,7 @@ REPLACEMENT = "\ufffd"
 
 
 def fingerprint(kind: str, *parts: Iterable[bytes]) -> str:
-    """A hash that identifies how text becomes ids. It includes lengths, so that different vocabularies cannot
-    collide."""
+    """A hash that identifies how text becomes ids. It includes lengths, so that vocabularies cannot collide."""
     digest = hashlib.sha256(kind.encode())
     for part in parts:
         entries = list(part)

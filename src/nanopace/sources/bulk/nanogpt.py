@@ -103,8 +103,7 @@ def _without_duplicates(rows: RowBlock) -> RowBlock:
 
 
 def _head(rows: RowBlock, left: int) -> tuple[Flags, int]:
-    """Which rows are at the start of a run, or of a process that went back, and how many such rows are still to
-    come."""
+    """Which rows are at the start of a run, or of a process that went back, and how many more will be."""
     head = np.zeros(len(rows.line), np.bool_)
     head[:left] = True
     left -= len(head)
@@ -115,8 +114,7 @@ def _head(rows: RowBlock, left: int) -> tuple[Flags, int]:
 
 
 def _feed(reader: NanogptReader, lines: _Lines, head: Flags, single: bool, *, longest: int) -> None:
-    """Fold stretches with many evaluations into mixtures first. The rest is folded with neighbours, or read line by
-    line."""
+    """Fold stretches with many evaluations into mixtures. Fold the rest with neighbours, or read it line by line."""
     rows = lines.rows
     taken = np.zeros(len(rows.line), np.bool_)
     taken_lines = lines.kind == _ROW

@@ -195,8 +195,7 @@ def read_evaluations(text: Text) -> EvaluationBlock:
 
 
 def read_saves(text: Text) -> Ints:
-    """The lines that say where a checkpoint goes. A line with a colon or comma may also hold a row, so it is left
-    out."""
+    """The lines that say where a checkpoint goes, except those with a colon or comma: they may also hold a row."""
     line = np.flatnonzero((text.n_colons == 0) & (text.n_commas == 0) & (text.data[text.starts] == ord("s")))
     line = line[text.ends[line] - text.starts[line] > len(_SAVING)]
     start = text.starts[line]

@@ -170,8 +170,7 @@ class NanochatReader:
             builder.fact("printed_peak_tflops", H100_TFLOPS, "inferred", "trainer")
 
     def _stage(self) -> Stage | None:
-        """The stage, from the form of the rows. If midtraining and fine-tuning print the same form, from their
-        surroundings."""
+        """The stage, from the form of the rows. If two stages print the same form, from the surrounding lines."""
         process = self._process
         if process.form is not None:
             return process.form

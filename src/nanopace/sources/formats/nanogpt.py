@@ -35,8 +35,7 @@ _GPT2 = {  # (n_layer, n_head, n_embd)
 
 
 class NanogptReader:
-    """Feeds a RunBuilder. A line that a terminal of `width` columns may have wrapped is held until the next one is
-    known."""
+    """Feeds a RunBuilder. Holds a line that a terminal of `width` columns may have wrapped until the next is known."""
 
     reads_forks = True  # a fork may print its settings before the rows in its own words
 
@@ -108,7 +107,7 @@ class NanogptReader:
         self._release_last()
         self._close_config()
 
-    # --- lines that a terminal broke ---------------------------------------------------------------------------------
+    # --- lines that a terminal has wrapped ---------------------------------------------------------------------------
 
     def _may_continue(self, known: Line, text: str, last: str) -> bool:
         """Whether the line may continue; `last` is its last piece. Rows and evaluations reveal it by their decimals."""
@@ -183,7 +182,7 @@ class NanogptReader:
             self._head = Head(self._builder)
         return self._head
 
-    # --- what they say -----------------------------------------------------------------------------------------------
+    # --- what the lines contain --------------------------------------------------------------------------------------
 
     def _take(self, known: Line | None, text: str) -> None:
         self._close_config()

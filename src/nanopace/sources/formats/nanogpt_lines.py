@@ -106,8 +106,7 @@ def read_line(text: str) -> Line | None:
 
 
 def read_row(text: str) -> Line | None:
-    """A row. Values: iteration, loss, milliseconds, mfu in percent, unit of the loss, tokens per second, other
-    columns."""
+    """A row: iteration, loss, milliseconds, mfu in percent, unit of the loss, tokens per second, other columns."""
     at = 0
     while (head := _ROW.search(text, at)) is not None:
         at = head.end()

@@ -118,8 +118,7 @@ class NanopaceReader(NanogptReader):
         )
 
     def _checkpoint(self, path: str, ms: str, background_ms: str) -> None:
-        """Add a checkpoint. Its name has the iteration: the line comes some steps later, when it is completely on
-        disk."""
+        """Add a checkpoint. The line comes some steps later, when it is on disk, so its name gives the iteration."""
         self._release()
         named = _ITERATION.search(path)
         iteration = None if named is None else int(named[1])

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 
 
 def usual_spacing(groups: Iterable[tuple[int, int, int]]) -> int | None:
-    """The most frequent distance, given first, last and count of each group. Overlapping groups count as one, evenly
-    spaced."""
+    """The most frequent distance, from first, last and count of each group. Overlapping groups count as one."""
     spacings: Counter[int] = Counter()
     start = reach = inside = 0
     for first, last, count in sorted(groups):

@@ -185,14 +185,12 @@ class _Window:
             self._builder.row_of_another()
 
     def _is_of_another(self, lane: int, ended: bool) -> bool:
-        """Whether the kept process continues after this row: several times, or once more after another known
-        process."""
+        """Whether the kept process continues after this row: several times, or once after another known one."""
         returns = self._returns[self._kept]
         return returns >= _RETURNS or (lane in self._others and (returns > 0 or ended))
 
     def _flush_between(self, *, kept: bool) -> Iterator[Printed]:
-        """The lines before a row. Each process prints the evaluations: the first counts, unless its iteration is
-        old."""
+        """The lines before a row. Each process prints the evaluations: the first counts, unless it is old."""
         for printed in self._between:
             found = _EVALUATION.search(printed[0], 0, BEGINNING)
             if found is not None and (self._others or not kept):

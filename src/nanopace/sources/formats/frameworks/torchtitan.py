@@ -125,7 +125,7 @@ class TorchtitanReader(JoiningReader):
             ms -= process.saved_ms / steps
         return ms
 
-    # --- rows that cannot be given yet -------------------------------------------------------------------------------
+    # --- rows that have to wait --------------------------------------------------------------------------------------
 
     def _give(self, row: _Printed) -> None:
         """Pass a row to the builder once its time is known, and whether another rank has the loss."""

@@ -85,8 +85,7 @@ class LlmcReader:
         self._builder.gpu_use(self._sensors.use())
 
     def _sample(self, line: str) -> bool:
-        """Read a line between rules. A row of the same training that follows the last one shows that the second rule is
-        missing."""
+        """Read a line between rules. If a row follows the last one, the second rule is missing."""
         if line.strip() == self.rule:
             self._rules += 1
             self._sampling = self._rules < 2

@@ -78,7 +78,7 @@ class ConsoleReader:
             self._builder.wall_ms(1000 * runtime)
             tell_rate(self._builder, self._end, self._told.evaluation_ms)
 
-    # --- what is printed ---------------------------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------------------------------
 
     def _bar(self, bar: Bar) -> None:
         progress = self._bars.get(bar.total)
@@ -170,7 +170,7 @@ class ConsoleReader:
         running = running or [*self._bars.values()] if finished else running
         return named or max(running, key=lambda each: each.elapsed_s, default=None)
 
-    # --- what it means -----------------------------------------------------------------------------------------------
+    # --- interpreting ------------------------------------------------------------------------------------------------
 
     def _tell(self, logged: Logged, step: int) -> None:
         if logged.tokens and step and logged.tokens % step == 0:

@@ -17,8 +17,7 @@ class ValidationSet:
         self._name = ""
 
     def read(self, entry: Mapping[str, object]) -> tuple[float | None, float | None] | None:
-        """The loss and milliseconds of an evaluation, or None if it is not one. The loss of another data set is
-        None."""
+        """The loss and milliseconds of an evaluation; None if it is none. The loss of another data set is None."""
         name = "eval_loss" if "eval_loss" in entry else next(filter(_is_loss, entry), "")
         if not name or entry[name] is None:
             return None

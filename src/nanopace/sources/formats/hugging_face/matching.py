@@ -72,8 +72,7 @@ class Matching:
             self._pop(step)
 
     def _learn(self, painted: int) -> None:
-        """There are more dicts than bars, so some were lost. The last bar belongs to the last dict, which it
-        followed."""
+        """There are more dicts than bars, so some were lost. The last bar follows the last dict."""
         last = self.waiting[-1]
         if not self._epochs.last_step and last.step is None:
             self._epochs.add(painted, last.epoch)

@@ -43,8 +43,7 @@ class Printed(NamedTuple):
 
 
 def read_row(line: str, tokens: int = 0) -> Printed | None:
-    """The row in a line. If the `tokens` of a step are known, a rate gives the time more exactly than tenths of
-    minutes."""
+    """The row in a line. If the `tokens` of a step are known, a rate is more exact than tenths of minutes."""
     if "step:" in line and (found := _ROW.search(line)):
         fields = dict(_FIELD.findall(found[3]))
         at_ms = _time(fields.get("train_time") or fields.get("t", ""))

@@ -148,7 +148,7 @@ class ModdedReader:
             self._builder.ending(ENDINGS[ended.lastgroup or ""])
         return ended is not None
 
-    # --- what stands before them -------------------------------------------------------------------------------------
+    # --- the lines before them ---------------------------------------------------------------------------------------
 
     def _tell_facts(self, steps: int) -> None:
         facts: dict[str, int | str] = {"max_iters": steps}

@@ -41,8 +41,7 @@ class TensorboardReader:
 
 
 def _scalars(path: str, shown: str) -> Iterator[tuple[float, int, str, float]]:
-    """Time, step, tag and value of each scalar; without a tag, only the time of an event. A torn file is read up to the
-    tear."""
+    """Time, step, tag and value of each scalar; without a tag, only a time. A torn file is read up to the tear."""
     try:
         loader = import_module("tensorboard.backend.event_processing.event_file_loader").EventFileLoader
         make_ndarray = import_module("tensorboard.util.tensor_util").make_ndarray
