@@ -75,7 +75,7 @@ class Draft(Details):
         super().__init__()
         self.rows = Rows()
         self.timed = True  # whether the rows have times
-        self._folded = UNFOLDED  # rows; those that can be are folded
+        self._folded = UNFOLDED  # this many rows are folded, as far as possible
         self.evaluations: ByIteration[tuple[int, Metric], Evaluation] = ByIteration()
         self.checkpoints: ByIteration[int, Checkpoint] = ByIteration()
         self._setbacks: list[Restart | Rollback] = []  # in order

@@ -163,7 +163,7 @@ def _feed_line(reader: NanogptReader, text: Text, line: int) -> None:
 
 
 def _stretches(lines: _Lines, head: Flags, longest: int) -> Iterator[tuple[int, int]]:
-    """First and last row of each part of the block with enough evaluations and only usual lines."""
+    """The range of rows of each part of the block with enough evaluations and only usual lines."""
     rows = lines.rows
     if len(lines.evaluations.line) < FEWEST_EVALUATIONS:
         return
