@@ -132,7 +132,7 @@ def read_row(text: str) -> Line | None:
 
 
 def _read_evaluation(text: str) -> Line | None:
-    """An evaluation. Values: iteration, train loss, validation loss, unit of the losses."""
+    """An evaluation: iteration, train loss, validation loss, unit of the losses."""
     at = 0
     while (head := _EVALUATION.search(text, at)) is not None:
         at = head.end()
