@@ -1,4 +1,4 @@
-"""Which checkpoint of a run a command uses: the flag, and the line that reports the choice."""
+"""Which checkpoint of a run a command takes: its flag, and the line that says which one it was."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_which(parser: argparse._ActionsContainer) -> None:
 
 
 def which_line(chosen: Chosen, words: Words) -> str:
-    """Which checkpoint was used, why, and how to get the other one."""
+    """What was taken, why, and how to get the other one."""
     step = words.count(chosen.saved.step)
     best, loss = (None, "") if chosen.best is None else (chosen.best[0], words.loss(chosen.best[1]))
     if chosen.why == "step":

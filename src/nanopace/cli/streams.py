@@ -103,7 +103,7 @@ def drop_what_is_lost() -> None:
 
 
 def new_losses() -> Iterator[str]:
-    """A line for each stream that has failed since the last call."""
+    """A line for each stream that has failed since this was last asked."""
     for outlet in _outlets:
         if outlet.failure is not None and not outlet.reported:
             outlet.reported = True

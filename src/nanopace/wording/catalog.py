@@ -147,7 +147,7 @@ class Words:
         return one_line(self._translated(text) if isinstance(text, Message) else text)
 
     def _translated(self, said: Message | NanopaceError) -> str:
-        """Translate a message and any messages among its values."""
+        """In whose values may be others."""
         values = {
             name: self._translated(value) if isinstance(value, (Message, NanopaceError)) else value
             for name, value in said.values.items()

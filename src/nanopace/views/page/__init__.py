@@ -1,8 +1,8 @@
 """A self-contained HTML file, and the small report for notebooks.
 
 page.py            what the templates are given
-labels.py          the texts of the page's own controls
-render.py          template, content and charts to one file in which nothing from a log can run
+labels.py          the words of the page's own controls
+render.py          template, content and charts to one file in which nothing of a log can act
 charts.py          what is drawn, before any pixel; losses in loss_charts.py, times to a loss in arrival_charts.py
 wall_timeline.py   the strips of the wall clock
 waterfall.py       a waterfall chart of bars

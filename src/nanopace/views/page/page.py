@@ -30,9 +30,9 @@ from nanopace.wording.catalog import Words
 if TYPE_CHECKING:
     from nanopace.views.compare.pair import Pair
 
-MOST_SLOW_ROWS = 2000  # in a file and on paper; the JSON has all of them
-LIVE_SLOW_ROWS = 500  # in a page that is sent repeatedly
-# In page order.
+MOST_SLOW_ROWS = 2000  # in a file, and on paper; the JSON has them all
+LIVE_SLOW_ROWS = 500  # in a page that is sent again and again
+# In the order of the page.
 SECTIONS = ("advice", "wall", "times", "slow", "throughput", "gpu", "loss", "samples", "known", "notes")
 # The kind of each line of the answer, by its terminal style.
 KINDS = {"bold": "reading", "bold red": "alarm", "bold green": "advice"}
@@ -58,7 +58,7 @@ def compare_page(comparisons: Sequence[Comparison], words: Words, made: Made | N
 def explained(
     diagnoses: Sequence[Diagnosis], words: Words, made: Made | None = None, slow_rows: int = LIVE_SLOW_ROWS
 ) -> Page:
-    """One run, or several in one page."""
+    """One run, or several below each other."""
     drawn: dict[str, Chart] = {}
     runs = [explained_run(run, words, drawn, number, slow_rows) for number, run in enumerate(diagnoses)]
     title = ", ".join(run.source.name for run in diagnoses)
@@ -162,7 +162,7 @@ def explained_run(
 
 
 def _slow(run: Diagnosis, words: Words, section: Section, link: str) -> dict[str, object] | None:
-    """The slow rows by cause, and each one with its link."""
+    """The slow rows by cause, and each with where its link leads."""
     if not run.slow_rows:
         return None
     table = section.blocks[0]
@@ -177,7 +177,7 @@ def _slow(run: Diagnosis, words: Words, section: Section, link: str) -> dict[str
 
 
 def _first_slow_rows(section: Section, run: Diagnosis, words: Words, most: int) -> Section:
-    """At most `most` slow rows, as many as a page can hold."""
+    """As far as a page can hold them."""
     left = sum(row.count for row in run.slow_rows[most:])
     if not left:
         return section

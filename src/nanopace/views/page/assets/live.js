@@ -37,8 +37,8 @@
     if (!here.matches("[data-kept]")) children(here, there); // other scripts fill those
   }
 
-  // Children match by id, charts by name, and all others by kind and order: the third paragraph matches the
-  // third paragraph. Remove extra nodes first, so that the rest need not be moved: moving a node takes its focus away.
+  // A child with an id is the one with that id, a chart the one of that name; of the others, the third paragraph is the
+  // third paragraph. What is not wanted goes first, so that the rest need not be moved: what is moved loses its focus.
   function children(here, there) {
     const kind = (node) => (node.id ? `#${node.id}` : (node.dataset?.chart ?? node.nodeName));
     const pool = new Map();
