@@ -30,7 +30,7 @@ ROUNDING = 1e-9  # of a row's time: the error of taking a logarithm and its inve
 STEADY_SHARE = 0.02  # the first and the last fifth of a steady run differ by at most this
 STEADY_ERROR = 0.01  # with a larger error, a change of several per cent may go unnoticed
 CHANGED_SHARE = 0.05  # they differ by at least this if the pace has changed
-LEAST_OF_FIFTHS = 15  # plain rows: with fewer, a fifth has less than three rows and one slow row distorts its median
+LEAST_OF_FIFTHS = 15  # plain rows: with fewer, a fifth has under three rows and one slow row distorts its median
 
 ENOUGH_SINGLE = 30  # rows that are not folded are enough to estimate the noise
 

@@ -15,7 +15,7 @@ _TIMEOUT_S = 60.0
 
 
 def calibrate_machine(event: RunEvent, config: TrainConfig, left_s: float, folder: Path) -> Calibration | None:
-    """None if it was not measured before and there is no time to do so, or nowhere to store the result."""
+    """The calibration; None if it is not known yet and there is no time to measure or nowhere to store it."""
     on_a_card = event.gpu is not None
     rows = rows_for(on_a_card, config.batch_size * config.block_size, config.vocab_size)
     shape = (config.n_layer, config.n_embd, config.vocab_size, rows)
