@@ -100,7 +100,7 @@ def shortened(x: float, form: NumberForm, digits: int = 1) -> str:
 
 
 def of_many(text: str, form: NumberForm) -> str:
-    """French and Spanish need "de" between millions and the noun: 2,4 Md de tokens."""
+    """French and Spanish put "de" between a million and what is counted: 2,4 Md de tokens."""
     if not form.short[1].startswith(FIXED):
         return text
     return _MANY.sub(r"\1 de \2", text)
