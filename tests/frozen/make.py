@@ -140,6 +140,8 @@ def make_trials(directory: Path) -> None:
 
 
 def main() -> None:
+    if sys.argv[1:] not in ([], ["files"]):
+        sys.exit(__doc__)
     if sys.argv[1:] == ["files"]:
         with tempfile.TemporaryDirectory() as made:
             make_files(Path(made))

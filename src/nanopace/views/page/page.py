@@ -1,6 +1,6 @@
-"""A report as one HTML file that needs nothing else: no network, no fonts, no second file.
+"""A report as one self-contained HTML file: no network, no fonts, no second file.
 
-Its sections are those of the terminal. Here is what the templates are given; render.py makes the file of it.
+Its sections are those of the terminal. This module prepares what the templates are given; render.py makes the file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST_SLOW_ROWS = 2000  # in a file, and on paper; the JSON has them all
 LIVE_SLOW_ROWS = 500  # in a page that is sent again and again
 # In the order of the page.
 SECTIONS = ("advice", "wall", "times", "slow", "throughput", "gpu", "loss", "samples", "known", "notes")
-# What a line of the answer is, by its style in the terminal.
+# The kind of each line of the answer, by its terminal style.
 KINDS = {"bold": "reading", "bold red": "alarm", "bold green": "advice"}
 
 
@@ -42,7 +42,7 @@ KINDS = {"bold": "reading", "bold red": "alarm", "bold green": "advice"}
 class Made:
     """When a page was made, and by which command."""
 
-    at: str  # as HTML wants a moment
+    at: str  # in HTML's date format
     date: str
     command: str
 
@@ -66,9 +66,9 @@ def explained(
 
 
 def overlaid(comparisons: Sequence[Comparison], words: Words, made: Made | None = None) -> Page:
-    """Every run against the first."""
+    """Every run compared with the first."""
     from nanopace.views.compare.pair import letter_pairs
-    from nanopace.views.page.arrival_charts import arrival_charts  # the page of one run does without these
+    from nanopace.views.page.arrival_charts import arrival_charts  # the page of one run does not need these
 
     everyone = [comparisons[0].a, *(pair.b for pair in comparisons)]
     drawn: dict[str, Chart] = {}
@@ -101,7 +101,7 @@ def overlaid(comparisons: Sequence[Comparison], words: Words, made: Made | None 
 def waterfall_page(
     title: str, answer: Sequence[str], bars: Sequence[Bar], sections: Sequence[Section], words: Words
 ) -> str:
-    """How one figure becomes another: the bars stand in the first section."""
+    """How one figure becomes another: the bars are in the first section."""
     content = {"title": title, "answer": answer, "bars": bars, "sections": sections}
     return Page("waterfall.html", words, {}, content).html()
 
@@ -112,7 +112,7 @@ def waterfall_page(
 def explained_run(
     run: Diagnosis, words: Words, drawn: dict[str, Chart], number: int = 0, slow_rows: int = MOST_SLOW_ROWS
 ) -> dict[str, object]:
-    """What run.html is given; its charts join those that are drawn."""
+    """What run.html is given; adds the run's charts to `drawn`."""
 
     def placed(*found: Chart | None) -> list[dict[str, object]]:
         return [_placed(chart, drawn, f"run{number}") for chart in found if chart is not None]
@@ -141,7 +141,7 @@ def explained_run(
         "id": identity,
         "hash": f"{prefix}iteration-",
         "name": run.source.name,
-        "label": f"{run.source.name} ({number + 1})" if number else run.source.name,  # names may be the same
+        "label": f"{run.source.name} ({number + 1})" if number else run.source.name,  # names may be equal
         "about": about(run, words),
         "health": state,
         "answer": [(line, KINDS.get(style, "")) for line, style in explained.answer[1:]],  # the first is the title
@@ -194,7 +194,7 @@ def _with_forecasts(section: Section, report: Report) -> Section:
 
 
 def _with_table(known: Section, report: Report) -> Section:
-    """All facts as a table, where the terminal has lines of them."""
+    """All facts as a table instead of the terminal's lines."""
     table = [facts_table(report)] if report.diagnosis.facts else []
     return replace(known, blocks=[*table, *(each for each in known.blocks if isinstance(each, str))])
 
@@ -216,11 +216,11 @@ def _introduced(number: int, run: Diagnosis, words: Words) -> dict[str, object]:
 
 
 def _ranked(comparisons: Sequence[Comparison], words: Words) -> dict[str, object] | None:
-    """The order of three runs and more, and the table that shows it."""
+    """The order of three or more runs, and the table that shows it."""
     if len(comparisons) < 2:
         return None
     from nanopace.diagnosis.compare.ranking import rank
-    from nanopace.views.compare.ranking import headline, ranked_table, table_notes  # fewer runs do without it
+    from nanopace.views.compare.ranking import headline, ranked_table, table_notes  # fewer runs do not need it
 
     runs = [comparisons[0].a, *(pair.b for pair in comparisons)]
     ranking = rank(runs)
@@ -273,14 +273,14 @@ def _timeline(run: Diagnosis, words: Words) -> list[dict[str, object]]:
 
 
 def _moment_text(moment: wall_timeline.Moment, words: Words, format: str) -> str:
-    """Sleep is no cause of a slow row, but a part of the wall clock."""
+    """Sleep is not the cause of a slow row but a part of the wall clock."""
     name = words.phase(moment.cause) if moment.cause == "suspended" else words.cause(moment.cause, format)
     many = f"{words.count(moment.count)} × " if moment.count > 1 else ""
     return f"{many}{name}: {words.duration(moment.seconds)}"
 
 
 def _placed(chart: Chart, drawn: dict[str, Chart], prefix: str) -> dict[str, object]:
-    """Give a chart its place: the key under which the script finds its data."""
+    """Register a chart under the key by which the script finds its data."""
     key = f"{prefix}-{chart.name}"
     drawn[key] = chart
     return {"key": key, "title": chart.title, "clipped": chart.y_top is not None, "small": chart.small}

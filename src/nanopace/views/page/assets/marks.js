@@ -38,7 +38,7 @@ function marksOf(colour) {
     };
   }
 
-  // Each point, and what it may as well be. `boundsOf` finds them by x: the data of a chart share their places.
+  // Each point with its interval. `boundsOf` looks it up by x, because all series of a chart share their x values.
   function intervals(boundsOf) {
     return (plot, seriesIndex, first, last) => {
       const path = new Path2D();

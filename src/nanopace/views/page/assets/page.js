@@ -1,5 +1,5 @@
-// What a reader does with a report but for its charts: theme, copying, jumping to a row, printing.
-// Parts of the page may be replaced at any time, so every listener sits on the document and looks elements up when asked.
+// Everything interactive except for the charts: theme, copying, jumping to a row, printing.
+// Parts of the page may be replaced at any time, so all listeners are on the document and look up elements when needed.
 (() => {
   "use strict";
 
@@ -21,7 +21,7 @@
     try {
       return localStorage.getItem(THEME) ?? "auto";
     } catch {
-      return "auto"; // a browser may keep files from storing anything
+      return "auto"; // a browser may not let local files store anything
     }
   }
 
@@ -29,7 +29,7 @@
     try {
       localStorage.setItem(THEME, choice);
     } catch {
-      // it holds as long as the page is open
+      // it lasts as long as the page is open
     }
   }
 
@@ -52,7 +52,7 @@
     applyTheme(theme);
     showTheme();
   });
-  document.addEventListener("nanopace:news", showTheme); // the choice may have come anew
+  document.addEventListener("nanopace:news", showTheme); // the control may have been replaced
   showTheme();
   if (theme !== "auto") applyTheme(theme);
 
@@ -84,7 +84,7 @@
 
   const HASH = /^#((?:run-\d+-)?iteration-)(\d+)$/;
 
-  // Shows the row that the address names, and says what the charts have of it.
+  // Show the row that the address names, and its values in the charts.
   function follow() {
     const [, hash, digits] = HASH.exec(location.hash) ?? [];
     const form = hash && document.querySelector(`form.find[data-hash="${hash}"]`);
@@ -118,7 +118,7 @@
   addEventListener("hashchange", follow);
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.("a[href]");
-    if (link && link.hash === location.hash && HASH.test(link.hash)) follow(); // once more: the hash does not change
+    if (link && link.hash === location.hash && HASH.test(link.hash)) follow(); // clicked again: the hash does not change
   });
   follow();
 
