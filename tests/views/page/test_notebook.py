@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nanopace import Comparison, Diagnosis, Run, compare, diagnose, open_run
+from nanopace.diagnosis.compare.compare import compare as compare_diagnoses
 from nanopace.views.page.render import asset
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -95,6 +96,7 @@ def test_a_hostile_log_stays_text() -> None:
         assert len(html_of(each)) < MOST
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_long_run_stays_small(tmp_path: Path) -> None:
     path = tmp_path / "long.log"
     with path.open("w") as file:
@@ -103,7 +105,9 @@ def test_a_long_run_stays_small(tmp_path: Path) -> None:
                 file.write(f"step {i}: train loss {9 - i / 1e4:.4f}, val loss {9.1 - i / 1e4:.4f}\n")
             slow = 9000 if i % 50 == 0 else 3000 if i % 997 == 0 else 100 + i % 7
             file.write(f"iter {i}: loss {9 - i / 1e4:.4f}, time {slow}.00ms, mfu 12.00%\n")
-    for each in shown(open_run(path)):
+    run = open_run(path)
+    diagnosis = diagnose(run)
+    for each in (run, diagnosis, compare_diagnoses(diagnosis, diagnosis)):  # `compare` would diagnose it twice more
         assert len(html_of(each)) < MOST
 
 
