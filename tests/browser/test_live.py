@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nanopace.views.page.slow_list import LIVE_SLOW_ROWS
+
 from ..live.made_up import HEADER, rows
 from ..live.web.served import Server, served
 from ..train.conftest import TINY, write_corpus
@@ -101,6 +103,24 @@ def test_it_shows_what_the_log_says_as_it_says_it(page: playwright.Page, server:
     wait_until(page, "document.querySelector('figure[data-chart$=times] .u-legend').innerText.includes('stall')")
     assert "74: stall" in bar.inner_text()
     picture(page, "live")
+
+
+def test_the_latest_slow_rows_come_on_top_and_leave_the_others_alone(
+    page: playwright.Page, server: Server, log: Path
+) -> None:
+    grow(log, 60, 2700, evaluate=5)  # more slow rows than are listed
+    page.goto(server.address)
+    rows = page.locator("details[id$=slow-rows]")
+    rows.evaluate("it => it.open = true")
+    link = rows.locator("tbody a").first
+    wait_until(page, "document.querySelector('details[id$=slow-rows] tbody a')?.textContent === '2,695'")
+    link.focus()
+    page.evaluate("window.focused = document.activeElement")
+    grow(log, 2700, 2720, evaluate=5)
+    wait_until(page, "document.querySelector('details[id$=slow-rows] tbody a').textContent === '2,715'")
+    assert page.evaluate("document.activeElement === window.focused && focused.textContent") == "2,695"
+    shown = [int(each.replace(",", "")) for each in rows.locator("tbody th").all_inner_texts()]
+    assert shown == [*range(2715, 2715 - 5 * LIVE_SLOW_ROWS, -5)]
 
 
 def test_a_point_that_came_later_can_be_pointed_at(page: playwright.Page, server: Server, log: Path) -> None:

@@ -127,7 +127,6 @@ def headings(words: Words) -> dict[str, str]:
         "figures": words.text("Key figures"),
         "in_order": words.text("Timeline"),
         "hint": words.text("Point at a chart for its values; drag to zoom, double-click to zoom out."),
-        "slow": words.text("Every slow row"),
         "clipped": words.text("Axis cropped: the run starts higher."),
         "facts": words.text("What is known, and how"),
         "curves": words.text("The runs overlaid"),
