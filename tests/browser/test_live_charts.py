@@ -184,6 +184,22 @@ def test_logarithmic_axes_are_switched_by_the_keyboard(open_page: Open, known: s
     assert note.is_hidden()  # the start is in the frame
 
 
+def test_a_series_is_hidden_and_shown_again_by_the_keyboard(open_page: Open, known: str) -> None:
+    page = open_page(known)
+    loss = page.locator("figure[data-chart$=loss-tokens]")
+    entry = loss.get_by_role("button", name="training", exact=True)
+    drawn = "canvas => canvas.toDataURL()"
+    canvas = loss.locator(".u-wrap canvas")
+    whole = canvas.evaluate(drawn)
+    for key, pressed in (("Enter", "false"), ("Space", "true")):
+        entry.press(key)
+        assert entry.get_attribute("aria-pressed") == pressed
+        assert (canvas.evaluate(drawn) == whole) == (pressed == "true")
+    other = loss.get_by_role("button", name="validation", exact=True)
+    other.click(modifiers=["ControlOrMeta"])  # this one alone
+    assert [entry.get_attribute("aria-pressed"), other.get_attribute("aria-pressed")] == ["false", "true"]
+
+
 # --- new data --------------------------------------------------------------------------------------------------------
 
 
@@ -222,7 +238,11 @@ def test_a_chart_that_shows_everything_follows_the_run_and_a_new_series_is_drawn
     assert legend(page, TIMES)["normal"] == "9.500 s"
     chart = charts_of(page)[key]
     chart["series"].append({**normal, "label": "stall", "mark": "cross", "x": [6000], "y": [20_000.0]})
+    page.locator(TIMES).get_by_role("button", name="normal").press("Enter")
     call(page, "refresh", {key: chart, "later-times": chart})
+    assert page.evaluate("document.activeElement.textContent") == "normal", "the new plot takes over the focus"
+    assert page.evaluate("document.activeElement.ariaPressed") == "false"
+    page.keyboard.press("Enter")
     assert ends(page, TIMES)[1] == "6,000"
     assert legend(page, TIMES)["stall"] == "20.000 s"
     page.evaluate("""() => { const figure = document.createElement("figure"), plot = document.createElement("div");

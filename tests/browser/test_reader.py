@@ -93,6 +93,25 @@ def test_a_chosen_theme_holds_and_stays(open_page: Open, pages: dict[str, str]) 
     assert page.evaluate(ground) == "rgb(20, 23, 27)"
 
 
+def test_a_chosen_theme_is_there_before_anything_is_painted(
+    page: playwright.Page, pages: dict[str, str], tmp_path: Path
+) -> None:
+    """What is so when the body begins is so in the first frame."""
+    report(tmp_path).write_text(pages["explain"], "utf-8")
+    with page.context.browser.new_context(color_scheme="light") as context:
+        sheet = context.new_page()
+        sheet.add_init_script("""new MutationObserver((_, observer) => {
+            if (!document.body) return;
+            window.atFirst = [document.documentElement.className, document.documentElement.dataset.theme];
+            observer.disconnect();
+        }).observe(document, {childList: true, subtree: true})""")
+        sheet.goto(report(tmp_path).as_uri())
+        assert sheet.evaluate("atFirst") == ["nanopace scripts", None]
+        sheet.locator("[data-theme-choice]").select_option("dark")
+        sheet.reload()
+        assert sheet.evaluate("atFirst") == ["nanopace scripts", "dark"]
+
+
 def test_a_screen_reader_hears_of_a_row(open_page: Open, pages: dict[str, str]) -> None:
     page = open_page(pages["explain"])
     page.locator("figure[data-chart$=times] .u-wrap").focus()
@@ -119,7 +138,7 @@ def test_the_keyboard_reaches_everything_and_shows_where_it_is(open_page: Open, 
         reached.append(name)
         if name:
             outlines.add(outline)
-    assert {"--eval_interval=2000", "iteration", "#run-0-slow", "u-wrap"} <= set(reached)
+    assert {"--eval_interval=2000", "iteration", "#run-0-slow", "u-wrap", "entry"} <= set(reached)
     assert outlines == {"solid 2px"}
 
 

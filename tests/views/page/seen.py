@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from html.parser import HTMLParser
 
+DATA = 1  # of the scripts: the points of the charts; the first is in the head
+
 
 class Seen(HTMLParser):
     """What a browser would make of a page."""
@@ -40,7 +42,7 @@ class Seen(HTMLParser):
 
     @property
     def data(self) -> dict[str, object]:
-        found: dict[str, object] = json.loads(self.scripts[0])
+        found: dict[str, object] = json.loads(self.scripts[DATA])
         return found
 
 

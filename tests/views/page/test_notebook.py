@@ -116,20 +116,13 @@ def test_a_run_without_figures() -> None:
         assert Tags(html_of(each)).open == []
 
 
-def test_the_colours_stand_out_on_light_and_dark_ground() -> None:
-    def luminance(colour: str) -> float:
-        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-        red, green, blue = (each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts)
-        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-    palette = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", asset("notebook.css")))
-    page = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", asset("report.css")))
-    of_the_page_alone = {"surface", "raised", "text", "muted", "line", "edge", "accent", "good", "warn", "bad", "quiet"}
-    assert {*palette} == {*page} - of_the_page_alone
-    for name, colour in palette.items():
-        for ground in ("#ffffff", "#111111"):
-            low, high = sorted((luminance(colour), luminance(ground)))
-            assert (high + 0.05) / (low + 0.05) >= 3, (name, ground)
+def test_it_has_the_colours_of_the_page_and_no_others(run: Run) -> None:
+    for each in shown(run):
+        html = html_of(each)
+        known = {"shade", "share", "size", *re.findall(r"--([\w-]+): light-dark\(", html)}
+        assert {"surface", "text", "training", "run-2"} <= known
+        assert {*re.findall(r"var\(--([\w-]+)\)", html)} <= known
+        assert not re.search(r"#[0-9a-f]{3,6}\b", html.replace(asset("palette.css"), ""))
 
 
 def test_who_does_not_look_does_not_pay() -> None:

@@ -24,7 +24,7 @@ from .seen import Seen, plain
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_the_answer_is_the_terminals(run: Diagnosis, lang: str) -> None:
     page = explain_page([run], words(lang))
-    assert f'<html lang="{lang}">' in page
+    assert f'<html lang="{lang}" ' in page
     out = io.StringIO()
     print_report([run], words(lang), out=out, width=120, color=False)
     opening = plain(out.getvalue().split("\n\n")[0])

@@ -1,7 +1,7 @@
 """What the page draws: series of points with their words, before any pixel.
 
 A chart here knows its units and the names of its colours, and nothing of HTML or of the script that draws it. Colours
-are names of the palette in assets/report.css, so that they can differ by theme; causes also differ by their marks.
+are names of the palette in assets/palette.css, so that they can differ by theme; causes also differ by their marks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What a Run, a Diagnosis and a Comparison look like in a notebook: `_repr_html_` of each ends here.
 
-A small report without scripts, which notebooks may strip, and without anything that is loaded. It takes the colours of
-the notebook's own theme. Where the styles are stripped too, what is left is headings, sentences and tables.
+A small report without scripts, which notebooks may strip, and without anything that is loaded. It is light or dark as
+the notebook is, if the notebook says so. Where the styles are stripped too, what is left is headings, sentences and
+tables.
 """
 
 from __future__ import annotations
@@ -72,9 +73,7 @@ def comparison_html(comparison: Comparison) -> str:
 def _render(kind: str, said: Words, title: str, drawn: Sequence[Chart | None], **content: object) -> str:
     drawings = [drawing for chart in drawn if chart is not None and (drawing := draw(chart, said)) is not None]
     template = templates().get_template("notebook.html")
-    text = template.render(
-        kind=kind, title=_cut(title), say=headings(said), style=asset("notebook.css"), drawings=drawings, **content
-    )
+    text = template.render(kind=kind, title=_cut(title), say=headings(said), asset=asset, drawings=drawings, **content)
     return visible(text)
 
 

@@ -29,7 +29,9 @@ from nanopace.wording.catalog import Words
 from nanopace.wording.printable import visible
 
 ROOM = Path(__file__).parent
+# The first stands in the head, the others at the end.
 SCRIPTS = (
+    "theme.js",
     *("uPlot.iife.min.js", "numbers.js", "marks.js", "axes.js", "curves.js", "controls.js", "charts.js", "page.js"),
 )
 LIVE_SCRIPTS = (*SCRIPTS, "live.js")
