@@ -6,11 +6,12 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.live.document import document_format
+from nanopace.live.web.rotation import Parts
 from nanopace.run import Run
 
 _MOST_FILES = 1000  # of a run whose ranks each write their own
@@ -33,10 +34,14 @@ class Source(Protocol):
 
 class FileSource:
     """A log file, or a directory with a file for each rank. Reading all of it again is quick: 864,000 rows take
-    0.3 s, and what comes out is what `explain` says, through rotation, truncation and rewriting."""
+    0.3 s, and what comes out is what `explain` says, through truncation and rewriting. `rotates`: what a rotation set
+    aside belongs to it; in a directory that is followed, that is a log of its own."""
 
-    def __init__(self, path: str, read: Callable[[str], list[Run]]) -> None:
+    def __init__(self, path: str, read: Callable[[str | BinaryIO], list[Run]], *, rotates: bool = False) -> None:
         self._path, self._read = path, read
+        # Windows lets nobody rename a file that is open. A ledger is set aside by its trainer, for a new run.
+        can_rotate = os.name != "nt" and not self.is_document and not path.endswith(".jsonl")
+        self._parts = Parts(path) if rotates and can_rotate else None
 
     @property
     def is_document(self) -> bool:
@@ -59,7 +64,7 @@ class FileSource:
         return max(0.0, time.time() - max(written))
 
     def diagnoses(self) -> list[Diagnosis]:
-        return [diagnose(run) for run in self._read(self._path)]
+        return [diagnose(run) for run in self._read(self._path if self._parts is None else self._parts.log())]
 
     def _files(self) -> list[str]:
         found = [os.path.join(folder, name) for folder, _, names in os.walk(self._path) for name in names]
