@@ -102,6 +102,9 @@ def test_it_shows_what_the_log_says_as_it_says_it(page: playwright.Page, server:
     assert page.locator("details").first.evaluate("it => it.open")
     wait_until(page, "document.querySelector('figure[data-chart$=times] .u-legend').innerText.includes('stall')")
     assert "74: stall" in bar.inner_text()
+    page.get_by_role("link", name="Slow rows", exact=True).first.click()
+    bottom = bar.bounding_box()["height"]  # type: ignore[index]
+    assert page.locator("#run-0-slow h2").bounding_box()["y"] >= bottom, "not behind the bar"  # type: ignore[index]
     picture(page, "live")
 
 
