@@ -89,8 +89,8 @@ def _table(points: list[tuple[str, int, int]], most: float, micro_batches: int =
         measured, speed = _measure(shape, batch, steps, micro_batches)
         error = predicted / measured - 1
         print(
-            f"{name:>6}{batch:>11}  {', '.join(steps) or 'everything kept':53}{predicted / GIB:10.2f}{measured / GIB:10.2f}"
-            f"{error:+8.1%}{speed:10,.0f}",
+            f"{name:>6}{batch:>11}  {', '.join(steps) or 'everything kept':53}"
+            f"{predicted / GIB:10.2f}{measured / GIB:10.2f}{error:+8.1%}{speed:10,.0f}",
             flush=True,
         )
 
