@@ -47,7 +47,7 @@ test-analyst: $(VENV)/.analyst-tests ## the analyst's unit tests, without torch;
 check: $(VENV)/.dev ## style, types, and who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers=auto
 	$(BIN)/lint-imports --no-logo
 
 dist: $(VENV)/.dist ## the sdist, and the wheel built from it, in dist/, ready for the package index
@@ -130,9 +130,11 @@ $(VENV)/.dist: pyproject.toml $(VERSIONS)
 	$(PIP) build hatchling 'readme-renderer[md]' twine
 	@touch $@
 
-# What CI installs is held against its hashes; the second line finds all of it there, but what torch for CUDA brings.
+# Everything is checked against its hash, and compiled only where a test imports it. On a machine with CUDA, torch needs
+# packages that constraints.txt does not list: pip finds out in two seconds whether any are missing, and then gets them.
 $(VENV)/.dev: pyproject.toml $(VERSIONS)
-	$(INSTALL) --require-hashes --no-deps --requirement constraints.txt
-	$(PIP) --no-build-isolation --editable '.[dev]'
+	$(INSTALL) --no-compile --require-hashes --no-deps --requirement constraints.txt
+	$(INSTALL) --no-build-isolation --no-deps --editable .
+	$(BIN)/python -m pip check >/dev/null || $(PIP) --no-build-isolation --editable '.[dev]'
 	$(BIN)/python -m compileall -q src
 	@touch $@ $(VENV)/.analyst $(VENV)/.train $(VENV)/.dist

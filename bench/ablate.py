@@ -1,10 +1,10 @@
-"""The question of a note: two runs differ in micro-batch, width and learning rate; what made one use the card better?
+"""Two runs differ in micro-batch, width and learning rate: which change made one use the card better?
 
-On a card the two configs of that note, 384 and 768 wide with 16 x 32 and 8 x 64 sequences a step; on a CPU two small
-ones that differ likewise. All of it is `nanopace ablate`.
+On a card, these are the two configs of a real question: 384 and 768 wide, with 16 x 32 and 8 x 64 sequences per step.
+On a CPU, they are two small ones with similar differences. `nanopace ablate` does all the work.
 
-    python bench/ablate.py              # this machine's: a minute on two cores, ten on a card
-    python bench/ablate.py --keep runs  # and keep the runs
+    python bench/ablate.py              # a minute on two cores, ten on a card
+    python bench/ablate.py --keep runs  # keep the runs
 """
 
 from __future__ import annotations

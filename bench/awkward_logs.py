@@ -1,4 +1,4 @@
-"""Logs that took a minute or a gigabyte once: seconds and peak memory of `nanopace explain`.
+"""Time and peak memory of `nanopace explain` on logs that once took a minute or a gigabyte.
 
 python bench/awkward_logs.py            # writes and removes files of up to 390 MB in the temporary directory
 """

@@ -1,7 +1,7 @@
-"""A nanoGPT log of 1 GB: seconds and memory, beside the ten lines of regex that people write by hand.
+"""Time and memory for a nanoGPT log of 1 GB, compared with the ten lines of regex that people write by hand.
 
-Two kinds of log: one that prints every iteration and evaluates at every 500th row, and one that evaluates at every
-fifth, as with log_interval 100 and eval_interval 500, and mostly saves.
+Two kinds of log: one prints every iteration and evaluates at every 500th row; the other evaluates at every fifth row,
+as with log_interval 100 and eval_interval 500, and mostly saves.
 
 python bench/big_log.py            # writes and removes files of 1 GB in the temporary directory
 python bench/big_log.py 200        # the same with 200 MB
@@ -25,19 +25,19 @@ BAR_SECONDS, BAR_MB = 15, 300
 
 
 class Kind(NamedTuple):
-    """How a log is printed."""
+    """What a log looks like."""
 
     name: str
     log_interval: int
     rows_per_evaluation: int
-    saves: float  # of the evaluations
+    saves: float  # share of the evaluations
 
 
 KINDS = (Kind("sparse evaluations", 1, 500, 0.5), Kind("dense evaluations", 100, 5, 0.8))
 
 
 def write_log(path: Path, megabytes: int, kind: Kind) -> int:
-    """Returns the number of rows."""
+    """Write a log; return its number of rows."""
     rng = random.Random(0)
     iteration = rows = 0
     with path.open("w") as log:
@@ -60,7 +60,7 @@ def write_log(path: Path, megabytes: int, kind: Kind) -> int:
 
 
 def warm(path: Path) -> None:
-    """Into the file cache, and in small pieces: a child's peak memory counts from that of its parent."""
+    """Read it into the file cache in small pieces: a child's peak memory starts from its parent's."""
     with path.open("rb") as log, open(os.devnull, "wb") as nowhere:
         shutil.copyfileobj(log, nowhere, 1 << 20)
 
@@ -80,7 +80,7 @@ def measure(command: list[str]) -> Cost:
 
 
 def compare(folder: Path, megabytes: int, kind: Kind) -> bool:
-    """Print one kind's figures. Whether they are within the bar."""
+    """Print one kind's figures; return whether they are within the bar."""
     nanopace = str(Path(sys.executable).with_name("nanopace"))
     log = folder / "train.log"
     rows = write_log(log, megabytes, kind)

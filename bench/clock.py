@@ -1,4 +1,4 @@
-"""What the clock costs: the same training steps with it and without, in turns, in one process.
+"""Cost of the clock: the same training steps with and without it, in turns, in one process.
 
 python bench/clock.py            # on the card if there is one, else on the CPU
 """
@@ -32,7 +32,7 @@ ROUNDS = 12
 
 
 class NoClock(Clock):
-    """Knows when a step is done, which the loop needs, and measures nothing."""
+    """Tells when a step is done, which the loop needs, but measures nothing."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__(time.monotonic())
@@ -50,7 +50,7 @@ class NoClock(Clock):
 
 
 class Silent:
-    """A listener that says nothing."""
+    """A listener that prints nothing."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *_: None
@@ -91,7 +91,7 @@ def _measure(loops: dict[str, Loop], device: torch.device, steps: int) -> dict[s
                 loop.step()
                 loop.iteration += 1
             _wait(device)
-            if turn:  # the first warms up
+            if turn:  # the first turn is a warm-up
                 seconds[name].append((time.perf_counter() - begin) / steps)
     return seconds
 

@@ -1,9 +1,9 @@
-"""Speed on a CPU beside nanoGPT, in turns: both trainers run, one of them stopped at any moment, a second each.
+"""Speed on a CPU compared with nanoGPT, in turns: both trainers are started, and each runs for a second at a time.
 
-A machine is never equally quick for two minutes, so whoever is measured after the other is measured on another machine.
-Here a turn is a second, or five steps, what it counts is the rows that were printed in it, and a round is one turn of
-each. The whole wall clock between two rows is in that: data, step, logging. On a machine that others use, too, the
-quickest tenth of the steps and the time on a core say more.
+A machine's speed never stays the same for two minutes, so measuring one trainer after the other is not fair. Here a
+turn is a second, or five steps, and counts the rows printed in it; a round is one turn each. It covers all wall-clock
+time between two rows: data, step, logging. On a shared machine, the fastest tenth of the steps and the CPU time are
+more meaningful.
 
     python bench/cpu.py path/to/nanoGPT                     # six configurations, ten minutes
     python bench/cpu.py path/to/nanoGPT --only tiny --threads 1
@@ -28,9 +28,9 @@ from nanogpt import Knobs, environment, write_config, write_zipf_tokens
 
 VOCAB = 65
 WARM = 20  # rows before the first turn
-STEPS = 5  # in a turn at least, or else it is too coarse a measure
+STEPS = 5  # at least, per turn: fewer are too coarse a measure
 WIDTHS = (10, 10, 8, 8, 16, 8, 8, 8)
-PATIENCE = 120  # seconds until they are printed
+PATIENCE = 120  # seconds to wait for them
 _STAMP = re.compile(rb'^{"event":"step".*"at_ms":([\d.]+)}$', re.MULTILINE)
 _ROW = re.compile(rb"^iter \d+: loss [^,]+, time ([\d.]+)ms", re.MULTILINE)
 
@@ -52,20 +52,20 @@ CONFIGURATIONS: dict[str, Knobs] = {
 
 @dataclass
 class Trainer:
-    """A process that is stopped but for its turns."""
+    """A process that is stopped except during its turns."""
 
     process: subprocess.Popen[bytes]
     log: Path
-    rates: list[float] = field(default_factory=list)  # rows a second, of each turn
-    cpu_s: float = 0.0  # seconds of a core, of all turns
-    counted: int = 0  # rows of all turns
+    rates: list[float] = field(default_factory=list)  # rows per second in each turn
+    cpu_s: float = 0.0  # CPU seconds in all turns
+    counted: int = 0  # rows in all turns
 
     def rows(self) -> list[float]:
         """The times of all rows so far."""
         return [float(found) for found in _ROW.findall(self.log.read_bytes())]
 
     def between(self) -> list[float]:
-        """Ms from row to row. nanoGPT's rows are that; of ours the ledger has stamps."""
+        """Milliseconds from row to row. nanoGPT prints exactly that; for ours, the ledger has timestamps."""
         ledger = self.log.parent / "out" / "ledger.jsonl"
         if not ledger.exists():
             return self.rows()
@@ -92,7 +92,7 @@ class Trainer:
         self.counted += done
 
     def _spent(self) -> float:
-        """Seconds of all its threads on a core: what others do on the machine hardly changes them."""
+        """CPU seconds of all its threads, which hardly depend on what else the machine does."""
         fields = Path("/proc", str(self.process.pid), "stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -146,7 +146,7 @@ def _compared(name: str, args: argparse.Namespace, room: Path, data: Path) -> st
 
 
 def _quick(times: list[float]) -> float:
-    """What nine in ten take longer than: on a busy machine these are the ones that nobody came between."""
+    """The fastest tenth: on a busy machine, the steps that nothing interrupted."""
     return quantiles(times, n=10)[0]
 
 

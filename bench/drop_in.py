@@ -1,15 +1,15 @@
-"""A drop-in, judged by nanoGPT itself: the same command line gives the same settings, and the best model is exported.
+"""Is nanopace a drop-in for nanoGPT? The same command line must give the same settings, and export the best model.
 
     python bench/drop_in.py path/to/nanoGPT     # two minutes on two cores
 
-Settings: each of nanoGPT's knobs as a flag of its own, its config files as they are, and files and flags in any order
-are read by nanoGPT's train.py, up to where it has its config, and by `nanopace train`, up to its plan. Every knob has
-to be equal but those that we choose by the machine: device, dtype and compile.
+Settings: nanoGPT's train.py, up to where it has its config, and `nanopace train`, up to its plan, read the same command
+lines: each of nanoGPT's knobs as a flag, each of its config files, and files and flags in random order. Every knob must
+be equal, except those we choose by machine: device, dtype and compile.
 
-The best checkpoint: a model overfits with always_save_checkpoint=False, is exported with `nanopace convert`, and read
-and evaluated by nanoGPT's own model, on the windows on which we evaluated it.
+The best checkpoint: a model overfits with always_save_checkpoint=False and is exported with `nanopace convert`. Then
+nanoGPT's own model reads it and evaluates it on the windows that we evaluated.
 
-That a nanoGPT run goes on, and ours there, is bench/nanogpt_resume.py's part.
+bench/nanogpt_resume.py checks that each can resume the other's runs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from nanopace.train.plan.device import Machine
 from nanopace.train.plan.settings import choose_settings
 
 OF_THE_MACHINE = {"device", "dtype", "compile"}
-# Reads a list of command lines, and answers with the config that nanoGPT has after each.
+# Reads a list of command lines and prints nanoGPT's config after each.
 _JUDGE = """
 import contextlib, io, json, sys
 from pathlib import Path
@@ -54,7 +54,7 @@ for words in json.load(sys.stdin):
     answers.append(room["config"])
 print(json.dumps(answers))
 """
-# Each of nanoGPT's knobs, with a value that is not its default.
+# Each of nanoGPT's knobs with a value other than its default.
 CHANGED: Mapping[str, object] = {
     "out_dir": "elsewhere",
     "eval_interval": 7,
@@ -121,7 +121,7 @@ def main() -> int:
 
 
 def _settings(nanogpt: Path, room: Path, orders: int) -> bool:
-    """Whether every knob is nanoGPT's. Without a wish the machine decides, so each line has one."""
+    """Whether every knob equals nanoGPT's. Each line sets at least one knob; otherwise the machine would decide."""
     words = [f"--{name}={value}" for name, value in CHANGED.items()]
     words += [f"config/{path.name}" for path in sorted((nanogpt / "config").glob("*.py"))]
     draw = random.Random(1)
@@ -134,7 +134,7 @@ def _settings(nanogpt: Path, room: Path, orders: int) -> bool:
         for line, expected in zip(lines, theirs, strict=True):
             ours = _planned(line, corpus)
             for name in sorted(expected.keys() - OF_THE_MACHINE):
-                # A name made of the time of day is left as it was.
+                # nanoGPT makes this name from the current time; we do not.
                 if ours[name] != expected[name] and not str(expected[name]).startswith("ft-"):
                     differences += 1
                     print(f"{' '.join(line)}: {name} is {ours[name]!r}, and {expected[name]!r} in nanoGPT")
@@ -165,7 +165,7 @@ def _best(nanogpt: Path, room: Path) -> bool:
     rng = np.random.default_rng(0)
     words = rng.integers(0, 60, size=(40, 5))
     text = words[rng.integers(0, len(words), size=2000)].reshape(-1)
-    noise = rng.random(len(text)) < 0.3  # which can only be learned by heart
+    noise = rng.random(len(text)) < 0.3  # can only be memorised
     text[noise] = rng.integers(0, 60, size=noise.sum())
     corpus = open_corpus(write_tokens(room / "data", text[:3000], text[3000:], 64))
     out = room / "out"

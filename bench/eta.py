@@ -1,15 +1,15 @@
-"""How often the 80% interval of the time left holds what came, and how wide it is.
+"""How often the 80% interval for the time left contains the true value, and how wide it is.
 
-python bench/eta.py                   # runs that are made up here
-python bench/eta.py FOLDER [...]      # and real logs; of a checkout of KellerJordan/modded-nanogpt, up to four a record
+python bench/eta.py                   # simulated runs
+python bench/eta.py FOLDER [...]      # also real logs; up to four per record of a KellerJordan/modded-nanogpt checkout
 
-Each log that is long enough is cut at 10, 25, 50 and 80% of its iterations, with `max_iters` where it really ended.
-What was left, on the log's own wall clock as the diagnosis reckons it, has to be inside the interval. The constants of
-diagnosis/time/time_left.py were fitted to the half "fit" and are tested on the half "test"; all logs of one directory
-are in the same half. Left out are logs with restarts, which nobody can forecast, and those of fewer than 20 rows.
+Each log that is long enough is cut at 10, 25, 50 and 80% of its iterations, with `max_iters` set to where it really
+ended. The time that was left, on the log's own wall clock as the diagnosis computes it, should be inside the interval.
+The constants in diagnosis/time/time_left.py were fitted to the half "fit" and are tested on the half "test"; all logs
+of one directory are in the same half. Logs with restarts, which cannot be forecast, or fewer than 20 rows are left out.
 
-The runs made up here are steady; drift; throttle (the card is slower now and then, for a while); or stall. "shocks" are
-those of tests/evidence, whose speed changes once or twice by up to 2.2 times without any sign before.
+Simulated runs are steady, drift, throttle (the card is slower for a while now and then) or stall. "shocks" are the runs
+of tests/evidence, whose speed changes once or twice by up to 2.2 times without warning.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from nanopace.sources.runs import open_runs
 
 CUTS = (0.1, 0.25, 0.5, 0.8)
 MADE_UP = ("steady", "drift", "throttle", "stall")
-RUNS = 200  # of each kind that is made up
-A_FOLDER = 4  # logs: those of one record are alike
+RUNS = 200  # of each simulated kind
+A_FOLDER = 4  # logs per folder: those of one record are alike
 FEWEST_ROWS = 20
 LARGEST = 8_000_000  # bytes
 
@@ -44,7 +44,7 @@ LARGEST = 8_000_000  # bytes
 class Forecast(NamedTuple):
     cut: float
     held: bool | None  # None: no interval
-    width: float  # of the interval, over the time left as it was forecast
+    width: float  # of the interval, relative to the forecast time left
 
 
 def forecasts(run: Run) -> Iterator[Forecast]:
@@ -73,7 +73,7 @@ def _looked_ahead(run: Run) -> tuple[Ahead, list[float]]:
 
 
 def _cut(run: Run, rows: int, max_iters: int) -> Run:
-    """The run as it was after so many rows."""
+    """The run as it was after `rows` rows."""
     last = run.rows.last_iteration[rows - 1]
     return replace(
         run,
@@ -88,7 +88,7 @@ def _cut(run: Run, rows: int, max_iters: int) -> Run:
 
 
 def made_up(kind: str, seed: int) -> Run:
-    """nanoGPT's rows, whose times hold evaluations."""
+    """A simulated run with nanoGPT's rows, whose times include evaluations."""
     dice = random.Random(f"{kind} {seed}")
     count, interval = dice.choice((300, 1000, 3000)), dice.choice((10, 25, 50))
     step_ms, noise, evaluation = 10 ** dice.uniform(1, 4), dice.choice((0.002, 0.01, 0.03)), dice.uniform(0.5, 30)
@@ -108,7 +108,7 @@ def made_up(kind: str, seed: int) -> Run:
 
 
 def logs(folder: Path) -> Iterator[tuple[str, str, Run]]:
-    """The kind, what it is like, and the run."""
+    """The kind, the group of similar runs, and the run."""
     records = folder / "records"
     taken: defaultdict[Path, int] = defaultdict(int)
     for path in sorted((records if records.is_dir() else folder).rglob("*")):

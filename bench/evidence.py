@@ -1,9 +1,9 @@
-"""Build many runs of a known truth, explain and compare them, and count the sentences that are false.
+"""Simulates many runs with a known truth, explains and compares them, and counts false sentences.
 
-python bench/evidence.py --runs 10000           # pairs: a tenth as many
-python bench/evidence.py --seed 4711            # what is said of one run that is false, and its log
+python bench/evidence.py --runs 10000           # and a tenth as many pairs
+python bench/evidence.py --seed 4711            # one run: its log, and its false sentences
 
-What makes a sentence false is in tests/evidence; the sample that runs with the other tests is there, too.
+tests/evidence defines what makes a sentence false, and runs a sample with the other tests.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def _judged(job: tuple[str, int]) -> tuple[str, int, list[tuple[str, str]]]:
     kind, seed = job
     try:
         return kind, seed, judged(seed) if kind == "run" else judged_pair(seed)
-    except Exception as error:  # a crash is worse than a false sentence, and has a seed as well
+    except Exception as error:  # a crash is worse than a false sentence: report its seed as well
         return kind, seed, [("crash", f"{type(error).__name__}: {error}")]
 
 
 def _printed(found: list[tuple[str, int, list[tuple[str, str]]]]) -> int:
-    """By code, the most frequent first, each with its first seed."""
+    """Print the false sentences by code, most frequent first, each with its first seed; return their number."""
     by_code: dict[str, list[str]] = {}
     for kind, seed, false in found:
         for code, why in false:

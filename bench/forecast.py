@@ -1,6 +1,6 @@
-"""How often the 80% interval of the loss forecast holds what came, on simulated power laws with noise.
+"""How often the 80% interval of the loss forecast contains the true loss, on simulated power laws with noise.
 
-python bench/forecast.py            # and, with logs as arguments, on their own curves
+python bench/forecast.py            # with logs as arguments, on their curves, too
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TRIALS = 400
 
 
 def simulated(points: int, factor: float) -> float:
-    """The share of laws a + b t^-c whose next evaluation, at `factor` times the iterations, lay in the interval."""
+    """The share of laws a + b t^-c whose evaluation at `factor` times the iterations was inside the interval."""
     rng = random.Random(points)
     held = 0
     for _ in range(TRIALS):
@@ -32,7 +32,7 @@ def simulated(points: int, factor: float) -> float:
 
 
 def looked_up(log: Path) -> tuple[int, int]:
-    """Forecast by 1.5 x from every evaluation of a log: how many came true, and of how many."""
+    """Forecast 1.5 times ahead from every evaluation of a log: how many were inside the interval, and of how many."""
     found = re.findall(r"^step (\d+): .* val loss ([\d.]+)", log.read_text(errors="replace"), re.MULTILINE)
     curve = {int(iteration): float(val) for iteration, val in found if int(iteration) > 0}
     held = asked = 0

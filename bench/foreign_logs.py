@@ -1,10 +1,10 @@
-"""Other trainers' logs by our readers and by a plain grep: rows, last step, last validation loss, time, side by side.
+"""Compares our readers with a plain grep on other trainers' logs: rows, last step, last validation loss, time.
 
     python bench/foreign_logs.py LOG_OR_DIRECTORY ...
 
-A line for each log, with "ok" where both agree, or with what differs; the exit status is 1 if any does, or if one was
-refused. The grep knows nothing of runs, samples or restarts: it adds up what looks like a row. To check another
-trainer, add it to TRAINERS. A directory stands for all files below it in which one of its expressions finds rows.
+Prints a line for each log: "ok" if both agree, or what differs. The exit status is 1 if any log differs or was refused.
+The grep knows nothing about runs, samples or restarts: it adds up what looks like a row. To check another trainer, add
+it to TRAINERS. A directory means all files below it in which one of its expressions finds rows.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _NUMBER = r"(?P<{}>[\d.]+|nan|inf)"
 _STEP, _LOSS, _TIME, _VAL = r"(?P<step>\d+)", *(_NUMBER.format(name) for name in ("loss", "time", "val"))
 _OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _LARGEST = 200 << 20  # bytes
-_FEWEST = 2  # rows: fewer are an example in a text
+_FEWEST = 2  # rows: a single one is an example in a text
 
 
 class Grep(NamedTuple):
-    """How a trainer prints: groups step, loss, time and, if there are several, unit; of its evaluations val."""
+    """A trainer's lines: groups step, loss, time and, if it varies, unit; for evaluations, val."""
 
     row: str
     val: str = ""
@@ -40,7 +40,7 @@ class Grep(NamedTuple):
     timed: bool = True
 
 
-TRAINERS = {  # by the name of the format; behind it may stand which of its rows
+TRAINERS = {  # by format name, sometimes followed by the kind of its rows
     "build_nanogpt": Grep(
         rf"(?i)^[^a-z]*step[ :]*{_STEP}[ |,]+(?:train.)?loss *[:= ] *{_LOSS}.*?(?:(?:dt|time)[ :=]+|[|,] *){_TIME} ?ms",
         rf"(?i)^(?:step \d+ \| )?(?:validation|val) loss:? +{_VAL}$",
@@ -63,7 +63,7 @@ TRAINERS = {  # by the name of the format; behind it may stand which of its rows
 
 
 class Figures(NamedTuple):
-    """What is compared."""
+    """The figures to compare."""
 
     rows: int
     last_step: int
@@ -77,7 +77,7 @@ class Figures(NamedTuple):
 
 
 def by_reader(runs: list[Run], grep: Grep) -> Figures:
-    """Of all runs in a file together, with the rows that a restart repeated."""
+    """The figures of all runs in a file together, including rows that a restart repeated."""
     rows = [row for run in runs for row in (run.logged, *(each.lost for each in (*run.restarts, *run.rollbacks)))]
     last_val = next(
         (

@@ -1,12 +1,12 @@
-"""Does fp8 pay? Matrix products of GPT-2's widths in bf16 and fp8, with what it costs to get there, and the loss.
+"""Does fp8 pay off? Matrix products of GPT-2's widths in bf16 and fp8, including the casts, and the effect on the loss.
 
-Three ways to an fp8 operand: `free`, as if it were there; `fused`, where the kernel before writes it too, with a scale
-that is known beforehand (a norm's output is bounded by the root of its width), which is what the trainer does;
-`dynamic`, by a pass that looks for the largest value and another that casts, as torchao's tensorwise recipe does.
+There are three ways to get an fp8 operand: `free` assumes it already exists; `fused` lets the preceding kernel write it
+too, with a scale known beforehand (a norm's output is bounded by the root of its width), as the trainer does; `dynamic`
+takes one pass to find the largest value and another to cast, like torchao's tensorwise recipe.
 
     python bench/fp8.py                     # the products: one minute on an H200
-    python bench/fp8.py --loss              # also GPT-2 124M for 200 steps, in bf16 and with fp8 in several products
-    python bench/fp8.py --loss head qkv,into    # those ways alone: half a minute each
+    python bench/fp8.py --loss              # also GPT-2 124M for 200 steps, in bf16 and with several products in fp8
+    python bench/fp8.py --loss head qkv,into    # only these products: half a minute per run
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from nanopace.train.plan.device import has_fp8
 DEVICE = torch.device("cuda", 0)
 WIDTHS, ROWS, VOCAB = (768, 1280, 1600, 2048), 32768, 50304
 BATCH, LENGTH, STEPS = 64, 1024, 200
-WAYS = ("head", "into", "qkv,into,head")  # the head only, the MLP only, all that follow norms
+WAYS = ("head", "into", "qkv,into,head")  # the head only, the MLP only, all after norms
 
 
 def main() -> None:
@@ -76,7 +76,7 @@ def _products(width: int) -> None:
         layer_norm(x, x8)
         bf16 = _time(lambda x=x, weight=weight: torch.mm(x, weight.t()))
         fp8 = _time(lambda x8=x8, fp8_weight=fp8_weight: fp8_weight.product(x8))
-        # A norm that writes fp8 too, less one that does not.
+        # The time of a norm that also writes fp8, minus that of one that does not.
         fused = fp8 + _time(lambda x=x, x8=x8: layer_norm(x, x8)) - _time(lambda x=x: layer_norm(x))
         dynamic = fp8 + _time(lambda x=x, fp8_x=fp8_x: fp8_x.quantize(x))
         print(f"{width:>6}  {name:24}{bf16:9.3f}{bf16 / fp8:8.2f}{bf16 / fused:8.2f}{bf16 / dynamic:9.2f}", flush=True)
@@ -94,7 +94,7 @@ def _time(do: Callable[[], object]) -> float:
 
 
 def _losses(ways: Sequence[tuple[str, ...]]) -> None:
-    """On the same windows from the same weights; bf16 first and last, for what differs without a reason."""
+    """Train on the same windows from the same weights; bf16 runs first and last, to show the noise."""
     corpus = open_corpus(ensure("python"))
     assert corpus.vocab_size is not None
     vocab = -(-corpus.vocab_size // 64) * 64
@@ -110,7 +110,7 @@ def _losses(ways: Sequence[tuple[str, ...]]) -> None:
 
 
 def _trained(shape: ModelShape, fp8: tuple[str, ...], windows: Tensor) -> tuple[float, float]:
-    """Milliseconds a step, and the loss at the end."""
+    """Milliseconds per step, and the loss at the end."""
     config = TrainConfig(
         learning_rate=6e-4, min_lr=6e-5, warmup_iters=STEPS // 10, lr_decay_iters=STEPS, max_iters=STEPS
     )

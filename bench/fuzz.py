@@ -1,14 +1,14 @@
-"""Throw hostile files, flags, directories and faults at nanopace, and see that nothing gives way (docs/fuzzing.md).
+"""Throws hostile files, flags, directories and faults at nanopace to see whether anything breaks (docs/fuzzing.md).
 
     python bench/fuzz.py                                   # everything, ten minutes, on all cores
     python bench/fuzz.py --seed 7 --minutes 60 --only logs ledgers
-    python bench/fuzz.py --seed 7 --only logs --case 1234  # this very input again; it is written to a file, too
-    python bench/fuzz.py --only logs --file some.log       # a file of yours
+    python bench/fuzz.py --seed 7 --only logs --case 1234  # repeat one input, and write it to a file
+    python bench/fuzz.py --only logs --file some.log       # try your own file
     python bench/fuzz.py --only parsers --format modded-nanogpt --executions 1000000
 
-A finding is an exception that is not a NanopaceError, a traceback, an exit code that is not documented, a file changed
-that is none of nanopace's, more than 10 s of the processor for 5 MB, or more than 500 MB of memory. Exit code: 1 where
-there are findings.
+A finding is an exception other than NanopaceError, a traceback, an undocumented exit code, a change to a file that is
+not nanopace's, more than 10 s of CPU time for 5 MB, or more than 500 MB of memory. The exit code is 1 if there are
+findings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main() -> int:
         return 0
     if args.format:
         os.environ["FUZZ_FORMAT"] = " ".join(args.format)
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a card's libraries take a gigabyte of memory, whatever the input
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # CUDA's libraries take a gigabyte of memory, whatever the input
     with tempfile.TemporaryDirectory() as folder:
         os.environ["FUZZ_WORLD"] = str(Path(folder, "world.json"))
         pool = Pool(chosen, args.seed, args.findings, args.workers)
@@ -71,7 +71,7 @@ def _arguments() -> argparse.Namespace:
 
 def _work(args: argparse.Namespace) -> None:
     first, _, stop = args.cases.partition(":")
-    report = os.fdopen(os.dup(1), "w")  # what nanopace prints is not to come between
+    report = os.fdopen(os.dup(1), "w")  # keeps nanopace's own output out of the report
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     given = None if args.file is None else args.file.read_bytes()
     name = args.only[0]

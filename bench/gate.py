@@ -1,10 +1,10 @@
-"""How often `nanopace gate NEW BASE --slower 1%` finds a slowdown of 1%, and how often it finds one that is none.
+"""How often `nanopace gate NEW BASE --slower 1%` finds a slowdown of 1%, and how often it gives a false alarm.
 
-python bench/gate.py [TRIALS]             # simulated runs, of several kinds of noise
-python bench/gate.py [TRIALS] DIR ...     # and real ones: each directory holds logs of the same code, taken in pairs
+python bench/gate.py [TRIALS]             # simulated runs with several kinds of noise
+python bench/gate.py [TRIALS] DIR ...     # real runs: each directory holds logs of the same code, compared in pairs
 
-Of a hundred pairs of runs each column says how many are called slower, not slower, or cannot be told. `enough` is the
-share of those that get an answer with as many rows as were asked for. Decision 41 quotes it.
+Each column shows how many of a hundred pairs of runs are called slower, not slower, or undecided. `enough` is the share
+of undecided pairs that get an answer with as many rows as the gate asks for. Decision 41 quotes these figures.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from nanopace.sources.runs import find_logs, open_runs
 
 TRIALS = 200
 LIMIT = 0.01
-MOST_ROWS = 4000  # that are simulated to see whether they are enough
+MOST_ROWS = 4000  # to simulate when testing whether they are enough
 ANSWERS = ("failed", "passed", "unknown")
 
 
 class Kind(NamedTuple):
-    """One kind of pair; fractions are of a step of 100 ms."""
+    """One kind of pair; fractions are relative to a step of 100 ms."""
 
     name: str
     rows: int = 200
     noise: float = 0.005
-    alike: float = 0.0  # correlation of a row with the next one
+    alike: float = 0.0  # correlation of neighbouring rows
     outliers: float = 0.0  # share of rows that take up to 60% longer
     digit_ms: float = 0.01
     run_to_run: float = 0.0
-    shape: Callable[[float], float] = lambda _: 0.0  # of both runs, by the share of the run
-    of_new: Callable[[float], float] = lambda _: 0.0  # of the new run alone
+    shape: Callable[[float], float] = lambda _: 0.0  # of both runs, as a function of progress
+    of_new: Callable[[float], float] = lambda _: 0.0  # of the new run only
 
 
 KINDS = (
@@ -64,7 +64,7 @@ KINDS = (
 
 
 def simulated(kind: Kind, rng: random.Random, slower: float, rows: int, *, new: bool) -> Run:
-    """One run: the first row is a start-up."""
+    """One run; its first row is the start-up."""
     times, state = [500.0], rng.gauss(0, 1)
     level = math.log(100 * (1 + slower)) + kind.run_to_run * rng.gauss(0, 1)
     for row in range(rows):
@@ -102,7 +102,7 @@ def operating_characteristics(kind: Kind, trials: int) -> str:
 
 
 def real(directory: Path) -> tuple[str, Counter[str], Counter[str]]:
-    """Every run of a directory against every other: as they are, and with the new one made slower by the limit."""
+    """Every run of a directory against every other: unchanged, and with the new one slowed down by the limit."""
     runs = []
     for log in find_logs(directory):
         try:

@@ -1,10 +1,10 @@
-"""GPT-2 124M on one CUDA card, beside nanoGPT: tokens per second, and what evaluations and checkpoints cost.
+"""GPT-2 124M on one CUDA card, compared with nanoGPT: tokens per second, and the cost of evaluations and checkpoints.
 
-524,288 tokens a step, an evaluation of 1.6M validation tokens and a checkpoint every 20 steps in both. From what they
-cost follows their share of the wall clock at the usual distance of 250 steps.
+Both train 524,288 tokens per step, and evaluate 1.6M validation tokens and save a checkpoint every 20 steps. Their cost
+gives their share of the wall clock at the usual interval of 250 steps.
 
     python bench/gpu_train.py path/to/nanoGPT            # about five minutes on an H200
-    python bench/gpu_train.py path/to/nanoGPT --every 250 --steps 255    # ours at that distance for real
+    python bench/gpu_train.py path/to/nanoGPT --every 250 --steps 255    # ours really at that interval
     python bench/gpu_train.py path/to/nanoGPT --micro_batch 8
 """
 
@@ -24,7 +24,7 @@ from nanopace import diagnose, open_run
 VOCAB = 50304
 STEP_TOKENS = 524_288
 EVERY = 20  # steps between evaluations here
-USUAL = 250  # and in the share that is shown
+USUAL = 250  # and for the printed share
 
 
 def main() -> None:
@@ -55,7 +55,7 @@ def main() -> None:
             "dtype": "bfloat16",
             "compile": True,
         }
-        how: Knobs = {"eval_interval": args.every, "eval_train": "steps"}  # 1.6M tokens, and no second pass
+        how: Knobs = {"eval_interval": args.every, "eval_train": "steps"}  # 1.6M tokens, no second pass
         ours: Knobs = {**knobs, **how, "out_dir": "ours", "max_iters": args.steps}
         result = run_nanopace(ours, room / "ours.log")
         theirs = run_nanogpt(args.nanogpt, {**knobs, "out_dir": str(room / "theirs")}, room / "nanogpt.log")
@@ -98,7 +98,7 @@ def _events(out_dir: Path) -> list[dict]:
 
 
 def _spikes(theirs: Result, step_ms: float) -> float:
-    """What nanoGPT's evaluation and checkpoint add to the row that they are in."""
+    """What nanoGPT's evaluation and checkpoint add to their row."""
     rows = {row.iteration: row.ms for row in theirs.run.rows}
     return median([rows[at] - step_ms for at in rows if at and at % EVERY == 0])
 

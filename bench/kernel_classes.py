@@ -1,7 +1,7 @@
-"""The classes of kernels.py: which kernel is of which, and the work that each has at least in a step.
+"""Kernel classes for kernels.py: which kernel belongs to which, and the least work that each class has per step.
 
-What multiplies is counted in FLOPs, what only reads and writes in bytes: every input read once, every output written
-once. Single numbers of a row do not count, nor does what is read again while a cache holds it.
+Products are counted in FLOPs, everything else in bytes: every input is read once, every output written once. Single
+numbers per row do not count, nor does rereading what is still in a cache.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PRODUCTS, ATTENTION, CROSS_ENTROPY, NORMS = "matrix products", "attention", "cro
 ACTIVATION, QUERIES_AND_KEYS, TOKENS = "GELU, ReLU^2", "queries and keys", "tokens"
 UPDATE, REST = "update", "everything else"
 
-# How the names of our own kernels begin.
+# Prefixes of our own kernels' names.
 OURS = {
     "_cross_entropy": CROSS_ENTROPY,
     "_norm": NORMS,
@@ -28,7 +28,7 @@ OURS = {
     "_adamw": UPDATE,
     "_muon": UPDATE,
 }
-# What others' have in theirs. Attention first: some of its kernels are built with cutlass, too.
+# Parts of other kernels' names. Attention first: some of its kernels are built with cutlass, too.
 OTHERS = {
     ATTENTION: ("sdpa", "flash", "fmha", "convert_dq", "dot_do_o"),
     PRODUCTS: ("nvjet", "gemm", "gemv", "cutlass", "cublas", "splitk", "xmma"),
@@ -47,7 +47,7 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """Of a card, in a second."""
+    """A card's ceilings, per second."""
 
     flops: float
     bytes: float
@@ -58,17 +58,17 @@ class Ceilings:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """All that the limits depend on."""
+    """Everything the limits depend on."""
 
     layers: int
     width: int
     vocabulary: int
     length: int
     batch: int
-    seen: int  # different tokens in the micro-batch
-    has: frozenset[str] = frozenset()  # ingredients of the recipe fast; none: GPT-2
-    tables: int = 1  # of the vocabulary's length, the head among them
-    valued: int = 0  # layers whose values get a row of a table
+    seen: int  # distinct tokens in the micro-batch
+    has: frozenset[str] = frozenset()  # ingredients of recipe fast; none for GPT-2
+    tables: int = 1  # with a row per vocabulary entry, including the head
+    valued: int = 0  # layers with value embeddings
 
     @property
     def rows(self) -> int:
@@ -76,7 +76,7 @@ class Shape:
 
     @property
     def stream(self) -> int:
-        """Bytes of a row of `width` for each token."""
+        """Bytes of one row of `width` per token."""
         return self.rows * self.width * HALF
 
 
@@ -94,7 +94,7 @@ def class_of(name: str) -> str:
 
 
 def by_class(step: Iterable[Kernel], update: Iterable[Kernel]) -> dict[str, float]:
-    """In ms. Whatever an update launches is the update's, the products of Muon too."""
+    """Milliseconds by class. Whatever an update launches counts as the update, including Muon's products."""
     total = dict.fromkeys(
         (PRODUCTS, ATTENTION, CROSS_ENTROPY, NORMS, ACTIVATION, QUERIES_AND_KEYS, TOKENS, REST, UPDATE), 0.0
     )
@@ -122,33 +122,33 @@ def least(shape: Shape) -> dict[str, Work]:
 
 
 def product_flops(shape: Shape) -> float:
-    """For each row and each weight two there and four back."""
+    """Two FLOPs forward and four backward, for each row and weight."""
     return 6 * shape.rows * (12 * shape.layers * shape.width**2 + shape.vocabulary * shape.width)
 
 
 def attention_flops(shape: Shape) -> float:
-    """Two products there and five back, which makes the scores once more: no memory holds them. Half is masked."""
+    """Two products forward and five backward, which recomputes the scores: memory cannot hold them. Half is masked."""
     return 7 * shape.layers * shape.batch * (2 * shape.length**2 * shape.width) / 2
 
 
 def cross_entropy_bytes(shape: Shape) -> float:
-    """Logits read, their gradient written."""
+    """Logits are read, their gradient is written."""
     return 2 * shape.rows * shape.vocabulary * HALF
 
 
 def norm_bytes(shape: Shape) -> float:
-    """There x is read and y written; back d_y, y and what goes past are read and d_x written. Past the last norm goes
-    nothing."""
+    """Forward, x is read and y written; backward, d_y, y and the residual's gradient are read and d_x written. The last
+    norm has no residual."""
     return (2 * (2 * shape.layers + 1) + 4 * 2 * shape.layers + 3) * shape.stream
 
 
 def activation_bytes(shape: Shape) -> float:
-    """There one read and one written, back two read and one written: four times as wide as the stream."""
+    """Forward one read and one write, backward two reads and one write, four times as wide as the stream."""
     return 5 * 4 * shape.layers * shape.stream
 
 
 def qk_bytes(shape: Shape) -> float:
-    """There queries and keys are read and written; back three gradients, too, and the norm reads both once more."""
+    """Forward, queries and keys are read and written; backward, so are three gradients, and the norm rereads both."""
     if not shape.has:
         return 0.0
     there = 4 if shape.has & {"rope", "qk_norm"} else 0
@@ -157,18 +157,18 @@ def qk_bytes(shape: Shape) -> float:
 
 
 def token_bytes(shape: Shape) -> float:
-    """There rows of the tables are read and x written; back d_x is read, and x where a norm follows, and the rows'
-    gradients are read and written."""
+    """Forward, rows of the tables are read and x written; backward, d_x is read, also x if a norm follows, and the
+    rows' gradients are read and written."""
     table = shape.seen * shape.width * WHOLE
     positions = 0 if "rope" in shape.has else shape.length * shape.width * WHOLE
-    # Values are read and written there and their gradients read back; the table is read both times, for the gate.
+    # Values are read and written forward, their gradients read backward; the table is read both times, for the gate.
     values = shape.valued * (3 * shape.stream + 4 * table)
     return 3 * (table + positions) + (3 if shape.has else 2) * shape.stream + values
 
 
 def update_bytes(shape: Shape) -> float:
     """AdamW reads a gradient, a weight and two averages, and writes all four, the gradient as 0; Muon has one average.
-    What is multiplied gets a bfloat16 copy, too."""
+    Matrices that are multiplied also get a bfloat16 copy."""
     matrices = 12 * shape.layers * shape.width**2
     table = shape.vocabulary * shape.width
     positions = 0 if "rope" in shape.has else shape.length * shape.width
@@ -178,5 +178,5 @@ def update_bytes(shape: Shape) -> float:
 
 
 def update_flops(shape: Shape) -> float:
-    """Muon's five rounds of three products: for a matrix of C x C six C^3, for one of C x 4 C eighteen."""
+    """Muon's five rounds of three products: 6 C^3 for a matrix of C x C, 18 C^3 for one of C x 4 C."""
     return 5 * shape.layers * (4 * 6 + 2 * 18) * shape.width**3 if "muon" in shape.has else 0.0

@@ -1,8 +1,8 @@
-"""Where a micro-step's time goes, by class of kernel, and the least that each class could take on this card.
+"""Where a micro-step's time goes, by class of kernel, and the least time each class could take on this card.
 
-GPT-2 124M, T = 1024, bf16: one micro-batch there and back and one update of the weights, each of them profiled. The
-limits come from two ceilings that are measured in the same call: a large product for what multiplies, and a large copy
-for what only reads and writes (kernel_classes.py).
+GPT-2 124M, T = 1024, bf16: profiles one micro-batch, forward and backward, and one update of the weights. The limits
+come from two ceilings measured in the same run: a large product for kernels that multiply, and a large copy for those
+that only read and write (kernel_classes.py).
 
     python bench/kernels.py
     python bench/kernels.py --recipe fast
@@ -21,7 +21,7 @@ from nanopace.knob_values import ingredients
 
 VOCAB, LENGTH = 50304, 1024
 ROOM_FOR_64 = 40  # GB
-SIDE, COPY_BYTES = 8192, 1 << 30  # what the ceilings are measured with
+SIDE, COPY_BYTES = 8192, 1 << 30  # sizes for measuring the ceilings
 TIMES = 5
 
 
@@ -67,7 +67,7 @@ def measure(recipe: str, batch: int | None) -> Measured:
 
 
 def trainer_of(config: TrainConfig, device: Any) -> tuple[Any, Any]:
-    """A model as our kernels call it, and its optimizer."""
+    """A model with our kernels, and its optimizer."""
     import torch
 
     from nanopace.train.fused.attention import pick_attention
@@ -106,7 +106,7 @@ def _shape(config: TrainConfig, seen: int) -> Shape:
 
 
 def update_of(passes: Any, optimizer: Any, clip: float) -> None:
-    """As train/loop/stepper.py does it."""
+    """Update the weights as train/loop/stepper.py does."""
     import torch
     from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
@@ -122,7 +122,7 @@ def update_of(passes: Any, optimizer: Any, clip: float) -> None:
 
 
 def _ceilings(device: Any) -> Ceilings:
-    """The best of some tries each: whatever disturbs one makes it slower."""
+    """The best of several trials each: any disturbance only makes one slower."""
     import torch
 
     a, b = (torch.randn((SIDE, SIDE), device=device).bfloat16() for _ in range(2))
@@ -133,7 +133,7 @@ def _ceilings(device: Any) -> Ceilings:
 
 
 def milliseconds(do: Callable[[], object], count: int = 2 * TIMES) -> float:
-    """That the card takes for one of them, by its own clock, once it has got used to it."""
+    """The card's time for one call, by its own clock, after a warm-up."""
     import torch
 
     from nanopace.train.kernels.timing import seconds_of
@@ -144,14 +144,14 @@ def milliseconds(do: Callable[[], object], count: int = 2 * TIMES) -> float:
 
 
 def _profiled(do: Callable[[], object], prepare: Callable[[], object] = lambda: None) -> list[Kernel]:
-    """All that the card did, each with its part of the time of one call; not what it did to prepare one."""
+    """All kernels that ran on the card, each with its share of the time of one call, without the preparation."""
     from torch.autograd import DeviceType
 
     found = []
     for number in range(1 + TIMES):
         prepare()
         events = _events(do)
-        if number:  # the first is not settled
+        if number:  # the first one is a warm-up
             found += [each for each in events if each.device_type == DeviceType.CUDA and not each.is_user_annotation]
     return [Kernel(each.name, each.time_range.elapsed_us() / 1000 / TIMES) for each in found]
 
@@ -171,7 +171,7 @@ def _events(do: Callable[[], object]) -> list[Any]:
 
 
 def table(measured: Measured) -> list[str]:
-    """A class that does not occur has no line."""
+    """The table's lines; a class that does not occur has none."""
     times, work = by_class(measured.step, measured.update), least(measured.shape)
     limits = {kind: measured.ceilings.ms(work[kind]) for kind in times}
     whole = sum(times.values())

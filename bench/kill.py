@@ -1,8 +1,9 @@
-"""Kill training 200 times and see that nothing is lost: losses, weights and averages are those of a run never killed.
+"""Kills training 200 times: losses, weights and averages must be those of a run that was never killed.
 
     python bench/kill.py [--kills 200] [--seed 1]
 
-It is the test's own machinery (tests/train/killing.py) for longer, and with other dice. Not bit-identical: exit code 1.
+It uses the test's own code (tests/train/killing.py) for longer and with other seeds. The exit code is 1 if the results
+are not bit-identical.
 """
 
 from __future__ import annotations

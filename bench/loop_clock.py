@@ -1,9 +1,9 @@
-"""What `nanopace.Clock` costs in somebody's loop: the same steps with it and without, in turns, in one process.
+"""Cost of `nanopace.Clock` in your own loop: the same steps with and without it, in turns, in one process.
 
 python bench/loop_clock.py            # on the card if there is one, else on the CPU
 
-The first table has a loop that does nothing else, so that what is left is the clock's own. The last line has a real
-training of steps of a few milliseconds.
+The first table is for a loop that does nothing else, so it shows the clock's own cost. The last line is for real
+training with steps of a few milliseconds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _own_cost(body: Callable[[Any, int], None], folder: Path, rounds: int, device: torch.device) -> float:
-    """Seconds of the processor a step, of both threads: the median of rounds, each with the clock and without."""
+    """CPU seconds per step of both threads: the median of rounds, each with and without the clock."""
     steps, found = 2000, []
     for turn in range(rounds + 1):
         with Clock(folder / f"{turn}.jsonl") as clock:
@@ -58,7 +58,7 @@ def _own_cost(body: Callable[[Any, int], None], folder: Path, rounds: int, devic
                 body(each, steps)
                 seconds[each is None] = time.process_time() - begin
             begin = time.process_time()
-        seconds[False] += time.process_time() - begin  # what it has not written yet, it writes now
+        seconds[False] += time.process_time() - begin  # includes writing what was still buffered
         if turn:
             found.append((seconds[False] - seconds[True]) / steps)
     return median(found)

@@ -1,9 +1,9 @@
-"""When a run was where: one clock for nanoGPT's log and for our ledger. Used by time_to_loss.py.
+"""When a run reached which step: the same clock for nanoGPT's log and our ledger. Used by time_to_loss.py.
 
-The clock runs from the first evaluation, before the first step, until the last weights are evaluated and saved. What
-compiles is left out, every other evaluation and every checkpoint is in. nanoGPT's first row holds its compilation, its
-first evaluation and its first step; its last row holds a step after the last weights. So the rows from 1 to N, N steps
-with the evaluations and checkpoints among them, are what our clock counts too.
+The clock runs from the first evaluation, before the first step, until the last weights are evaluated and saved. It
+leaves out compilation and counts every later evaluation and checkpoint. nanoGPT's first row includes compilation, the
+first evaluation and the first step; its last row includes a step after the last weights. So rows 1 to N, which are N
+steps with their evaluations and checkpoints, match what our clock counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nanopace.ledger import CheckpointEvent, CompileEvent, EvalEvent, Event, Ste
 from nanopace.run import Run
 
 Value = bool | int | float | str
-EVAL_WINDOWS = 1280  # of each split and evaluation in a run: 20 batches of 64
+EVAL_WINDOWS = 1280  # per split and evaluation: 20 batches of 64
 SHORT = {
     "batch": "batch_size",
     "accum": "gradient_accumulation_steps",
@@ -30,7 +30,7 @@ SHORT = {
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An evaluation during training, by the trainer's own windows."""
+    """An evaluation during training, on the trainer's own windows."""
 
     step: int
     seconds: float
@@ -39,14 +39,14 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    steps: int  # that led to the last weights
+    steps: int  # up to the last weights
     tokens: int
     seconds: float
     evaluations: tuple[Moment, ...]
 
 
 def trace_of_log(run: Run, tokens_per_step: int) -> Trace:
-    """nanoGPT's. Its last evaluation comes with its last checkpoint."""
+    """The trace of nanoGPT's log. Its last evaluation comes with its last checkpoint."""
     ms = {row.iteration: row.ms for row in run.rows}
     evaluated = [each for each in run.evaluations if each.iteration > 0 and each.val is not None]
     if not evaluated or any(step not in ms for step in range(1, evaluated[-1].iteration + 1)):
@@ -60,7 +60,8 @@ def trace_of_log(run: Run, tokens_per_step: int) -> Trace:
 
 
 def trace_of_ledger(events: Sequence[Event]) -> Trace:
-    """Ours. The last checkpoint is written while its weights are evaluated: the clock waits for whatever is later."""
+    """The trace of our ledger. The last checkpoint is written while its weights are evaluated: the later of the two
+    ends the clock."""
     evaluated = [each for each in events if isinstance(each, EvalEvent)]
     if len(evaluated) < 2 or evaluated[0].iteration != 0:
         raise ValueError("the ledger has no evaluation at the beginning and another at the end")
@@ -78,7 +79,7 @@ def trace_of_ledger(events: Sequence[Event]) -> Trace:
 
 
 def seconds_of_steps(events: Sequence[Event], steps: int) -> float:
-    """Of so many steps alone, without evaluations and checkpoints: the clock of modded-nanogpt."""
+    """The time of the first `steps` steps alone, without evaluations and checkpoints, as modded-nanogpt counts."""
     return sum(each.ms for each in events if isinstance(each, StepEvent) and each.iteration < steps) / 1000
 
 
@@ -87,7 +88,7 @@ def _belongs(save: CheckpointEvent, evaluation: EvalEvent) -> bool:
 
 
 def _seconds(events: Sequence[Event], first: EvalEvent, until: EvalEvent) -> float:
-    """Between two evaluations, without what was compiled between them."""
+    """Seconds between two evaluations, without compilation in between."""
     begin, end = first.at_ms or 0.0, until.at_ms or 0.0
     compiled = sum(each.ms for each in events if isinstance(each, CompileEvent) and begin < (each.at_ms or 0.0) <= end)
     return (end - begin - compiled) / 1000
@@ -97,7 +98,7 @@ def _seconds(events: Sequence[Event], first: EvalEvent, until: EvalEvent) -> flo
 
 
 def parse_setting(text: str) -> dict[str, Value]:
-    """Knobs such as batch=64,lr=6e-4 by nanoGPT's names, or the short ones above. A value may hold commas itself."""
+    """Knobs such as batch=64,lr=6e-4, with nanoGPT's names or the short ones above. A value may contain commas."""
     knobs: dict[str, Value] = {}
     for part in filter(None, re.split(r",(?=\s*\w+=)", text.strip())):
         name, equals, written = part.strip().partition("=")
@@ -116,7 +117,7 @@ def _value(written: str) -> Value:
 
 
 def complete(shared: Mapping[str, Value], given: Mapping[str, Value]) -> dict[str, Value]:
-    """A setting with what follows from it. A recipe knows its own learning rate and warm-up."""
+    """A setting with the knobs that follow from it. A recipe has its own learning rate and warm-up."""
     knobs = {**shared, **given}
     steps = int(knobs["max_iters"])
     rate = float(knobs.get("learning_rate", 6e-4))
@@ -137,5 +138,5 @@ def complete(shared: Mapping[str, Value], given: Mapping[str, Value]) -> dict[st
 
 
 def evaluations_every(steps: int) -> int:
-    """Three evaluations after the first, or as many fewer as let the last one come at the end."""
+    """The interval for three evaluations after the first, or fewer, so that the last one is at the end."""
     return next(each for each in range(math.ceil(steps / 3), steps + 1) if steps % each == 0)

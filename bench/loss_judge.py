@@ -1,4 +1,4 @@
-"""One evaluator for the weights of all trainers in time_to_loss.py: the same windows, and whole documents."""
+"""One evaluator for the weights of all trainers in time_to_loss.py: on the same windows, and on whole documents."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from nanopace.train.models import fast
 from nanopace.train.models.fast import FastGPT, soft_cap_cross_entropy
 
 SEQUENCE = 262144  # tokens of whole documents at a time, as modded-nanogpt evaluates
-_AT_ONCE = 8192  # of which the logits are there
+_AT_ONCE = 8192  # tokens whose logits are in memory at once
 
 
 class Judge:
-    """Windows of the validation data, always the same ones."""
+    """Evaluates on windows of the validation data, always the same ones."""
 
     def __init__(self, corpus: Path, device: str, block_size: int, windows: int | None, batch_size: int) -> None:
         self._device = torch.device(device)
@@ -42,14 +42,14 @@ class Judge:
         )
 
     def windows(self) -> np.ndarray:
-        """Their tokens, each window with the one that it leads to."""
+        """The windows' tokens, each with its last target."""
         return self._evaluator._tokens.cpu().numpy()
 
     def evaluate(
         self, weights: Path, stream: np.ndarray | None = None, end_of_text: int = 0, reach: tuple[int, ...] = ()
     ) -> dict[str, Any]:
-        """The loss, and how far it is from that of the first weights, window by window; and, for each reach, that of
-        the documents in a stream of tokens."""
+        """The loss, and its difference from the first weights' loss, window by window; also, for each reach, the loss
+        on the documents in a stream of tokens."""
         self._model = open_pretrained(weights).model(self._device)
         half = torch.autocast("cuda", torch.bfloat16) if self._device.type == "cuda" else nullcontext()
         with torch.no_grad(), half:
@@ -65,7 +65,7 @@ class Judge:
         return found
 
     def compare(self, losses: np.ndarray) -> dict[str, Any]:
-        """What the losses of all windows say."""
+        """The loss and the difference, with their errors, from the losses of all windows."""
         loss = Estimate.of(losses)
         difference = None if self._first is None else Estimate.of(losses - self._first)
         if self._first is None:
@@ -83,9 +83,9 @@ class Judge:
 
 
 def document_loss(model: FastGPT, stream: Tensor, end_of_text: int, reach: int) -> float:
-    """The mean loss of a stream of tokens whose documents are apart. A token sees at most `reach` before it."""
+    """The mean loss of a stream of tokens with separate documents. A token sees at most `reach` tokens before it."""
     shape = model.shape
-    model.shape = replace(shape, block_size=max(shape.block_size, SEQUENCE))  # positions are relative: no table ends
+    model.shape = replace(shape, block_size=max(shape.block_size, SEQUENCE))  # relative positions: no table limits them
     total, count = 0.0, len(stream) - 1
     try:
         for first in range(0, count, SEQUENCE):
@@ -103,7 +103,7 @@ def document_loss(model: FastGPT, stream: Tensor, end_of_text: int, reach: int) 
 
 @contextmanager
 def documents_apart(tokens: Tensor, end_of_text: int, reach: int) -> Iterator[None]:
-    """Meanwhile, `fast` attends within documents. Their positions begin at 0, where angles are exact."""
+    """Inside this context, `fast` attends only within documents. Positions start at 0, where angles are exact."""
     places = torch.arange(len(tokens), device=tokens.device)
     begins = (tokens == end_of_text) | (places == 0)
     starts = places[begins]

@@ -1,4 +1,4 @@
-"""What the runs of time_to_loss.py have found, as tables."""
+"""The results of time_to_loss.py as tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Record = Mapping[str, Any]  # a line of results.jsonl
 
 
 def show_all(records: Sequence[Record], target: float | None) -> None:
-    """A table for each corpus, card and model: only within one are times and losses comparable."""
+    """Print a table for each corpus, card and model: times and losses are only comparable within one."""
     groups: dict[tuple[str, ...], list[Record]] = {}
     for each in records:
         groups.setdefault((each["card"], each["torch"], each["corpus"], each["shared"]), []).append(each)
@@ -23,7 +23,7 @@ def show_all(records: Sequence[Record], target: float | None) -> None:
 
 
 def show(records: Sequence[Record], target: float | None) -> None:
-    """Every run, and then every setting over its seeds, beside the first setting of all."""
+    """Print every run, and then every setting over its seeds, compared with the first setting."""
     runs: dict[tuple[str, str], list[Record]] = {}
     for each in records:
         runs.setdefault((each["trainer"], each["setting"]), []).extend([] if "failed" in each else [each])
@@ -59,7 +59,7 @@ def show(records: Sequence[Record], target: float | None) -> None:
 
 
 def show_beside_modded(records: Sequence[Record]) -> None:
-    """Every run, by both evaluations."""
+    """Print every run with both evaluations."""
     done = [each for each in records if "failed" not in each]
     width = 2 + max((len(each["setting"]) for each in done), default=0)
     print(
@@ -92,7 +92,7 @@ def _show_failed(records: Sequence[Record]) -> None:
 
 
 def reached_after(record: Record, goal: float) -> float | None:
-    """As the run itself saw it, or at its end, if its last weights are good enough on all windows."""
+    """When the run's own evaluations reached the goal, or its end, if its last weights reach it on all windows."""
     seen = [each["seconds"] for each in record["evaluations"] if each["loss"] <= goal]
     return min([*seen, *([record["seconds"]] if record["loss"] <= goal else [])], default=None)
 

@@ -1,13 +1,13 @@
-"""What fits: the peak memory of a step, predicted and measured, and what each step of the ladder costs in speed.
+"""What fits in memory: a step's peak, predicted and measured, and what each step of the memory ladder costs in speed.
 
-Models of GPT-2's sizes, T = 1024, bf16, AdamW, two micro-batches and an update, on one CUDA card. A point that does not
-fit is left out. The peak is what torch allocated; CUDA itself takes some hundred MB more. Tokens a second are those of
-micro-batches alone; in the second table, of steps of one micro-batch and one of four, the update is in them.
+Models of GPT-2's sizes, T = 1024, bf16, AdamW, two micro-batches and an update, on one CUDA card. Points that do not
+fit are left out. The peak is what torch allocated; CUDA itself takes a few hundred MB more. Tokens per second are for
+micro-batches alone; in the second table, with steps of one and of four micro-batches, they include the update.
 
     python bench/memory.py                             # a minute and a half on an H200
-    python bench/memory.py --steps                     # the second table alone: gradients kept, and released
+    python bench/memory.py --steps                     # only the second table: gradients kept, and released
     python bench/memory.py --most 12                   # only what is predicted to need less than 12 GiB
-    python bench/memory.py --nanogpt path/to/nanoGPT   # what nanoGPT's 124M takes, and so how much fits into 12 GiB
+    python bench/memory.py --nanogpt path/to/nanoGPT   # what nanoGPT's 124M takes, and how much fits in 12 GiB
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ SINGLE = [
     ("124M", 8, 0), ("124M", 8, 4), ("124M", 8, 5), ("350M", 16, 4), ("350M", 16, 5), ("774M", 2, 4), ("774M", 8, 4),
     ("774M", 2, 5), ("774M", 8, 5), ("774M", 12, 5), ("1.0B", 4, 4), ("1.0B", 4, 5),
 ]  # fmt: skip
-FOURFOLD = [("774M", 2, 4)]  # eight sequences a step, as a card of 12 GB takes them that keeps their gradients
+FOURFOLD = [("774M", 2, 4)]  # eight sequences per step, as a card of 12 GB takes them if it keeps gradients
 DEVICE = torch.device("cuda", 0)
 VOCAB, LENGTH, TIMED, CLIP = 50304, 1024, 8, 1.0
-FEW, MANY = 4, 12  # sequences of nanoGPT's
+FEW, MANY = 4, 12  # sequences in nanoGPT's micro-batches
 OF_NANOGPT: Knobs = {
     "block_size": LENGTH,
     "gradient_accumulation_steps": 2,
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def _table(points: list[tuple[str, int, int]], most: float, micro_batches: int = 0) -> None:
-    """With an update after so many micro-batches; 0: without."""
+    """Print a table, with an update after every `micro_batches`; 0 means without updates."""
     print(f"{'model':>6}{'sequences':>11}  {'ladder':53}{'predicted':>10}{'measured':>10}{'error':>8}{'tokens/s':>10}")
     for name, batch, count in points:
         layers, heads, width = MODELS[name]
@@ -89,14 +89,14 @@ def _table(points: list[tuple[str, int, int]], most: float, micro_batches: int =
         measured, speed = _measure(shape, batch, steps, micro_batches)
         error = predicted / measured - 1
         print(
-            f"{name:>6}{batch:>11}  {', '.join(steps) or 'all is kept':53}{predicted / GIB:10.2f}{measured / GIB:10.2f}"
-            f"{error:+8.1%}{speed:10,.0f}",
+            f"{name:>6}{batch:>11}  {', '.join(steps) or 'everything kept':53}"
+            f"{predicted / GIB:10.2f}{measured / GIB:10.2f}{error:+8.1%}{speed:10,.0f}",
             flush=True,
         )
 
 
 def _measure(shape: ModelShape, batch: int, steps: tuple[str, ...], micro_batches: int) -> tuple[int, float]:
-    """The peak in bytes, and tokens a second."""
+    """The peak in bytes, and tokens per second."""
     pick_attention(shape, batch, DEVICE, torch.bfloat16)
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(DEVICE)
@@ -112,7 +112,7 @@ def _measure(shape: ModelShape, batch: int, steps: tuple[str, ...], micro_batche
     inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
     for _ in range(2):
         passes(inputs, targets, 1)
-    if not released:  # else it is done
+    if not released:  # otherwise it is already done
         update_of(passes, optimizer, CLIP)
     torch.cuda.synchronize()
     peak = torch.cuda.max_memory_allocated(DEVICE)
@@ -133,8 +133,7 @@ def _measure(shape: ModelShape, batch: int, steps: tuple[str, ...], micro_batche
 
 
 def _measure_nanogpt(checkout: Path) -> None:
-    """By a line through two micro-batches: all that its memory consists of is the same whatever their size, or grows
-    with it."""
+    """Fit a line through two micro-batch sizes: every part of its memory is either constant or grows with the size."""
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
         data = write_zipf_tokens(room / "data", 1_000_000, 100_000, VOCAB)

@@ -1,11 +1,11 @@
-"""Records of modded-nanogpt on our corpus and on one card: their own programs, with a few lines changed.
+"""Runs records of modded-nanogpt on our corpus and on one card: their own programs, with a few lines changed.
 
 modded-nanogpt itself is not part of this project: check it out anywhere and give its path. A record's program is copied
-to a temporary folder, and what has to change is replaced there as text, in places that must be found exactly as often
-as they are expected; `main` of time_to_loss.py prints what was changed, and why.
+to a temporary folder and changed there by text replacement; each text must occur exactly as often as expected. `main`
+of time_to_loss.py prints what was changed, and why.
 
 Their schedules are fractions of the run, so they follow the number of steps; what they count in steps (the warm-up of
-Muon's momentum, the newest record's last steps) is shortened in proportion. Learning rates stay as they are.
+Muon's momentum, the newest record's last steps) is shortened in proportion. Learning rates are unchanged.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from nanopace.corpus.shards.corpus import Split
 from nanopace.corpus.tokenizers.base import spelled
 from nanopace.corpus.tokenizers.tokenizer import load_tokenizer
 
-END_OF_TEXT = 50256  # a constant in their programs, and the last entry of ours
-VAL_TOKENS = 8 * 262144  # that they evaluate on: whole documents, in sequences of 262,144 tokens
-ACCUM = (1, 2, 4, 8)  # micro-batches a step; 8 are theirs
+END_OF_TEXT = 50256  # a constant in their programs, and the last entry of our vocabulary
+VAL_TOKENS = 8 * 262144  # in their evaluation: whole documents, in sequences of 262,144 tokens
+ACCUM = (1, 2, 4, 8)  # micro-batches per step; theirs has 8
 _RECORD_27 = Path("records/track_1_short/2025-07-18_TritonMuon/record.txt")
 _NEWEST = ("train_gpt.py", "triton_kernels.py", "dc_triton_kernels.py")
 _HEADER = (20240520, 1)  # of llm.c's token files
@@ -42,9 +42,9 @@ _HEADER = (20240520, 1)  # of llm.c's token files
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A record's files, and what it is run for."""
+    """A record's files and patches, and how long it runs."""
 
-    files: dict[str, str]  # the first is what is started
+    files: dict[str, str]  # the first one is started
     patches: tuple[Patch, ...]
     steps: int
     tokens: int
@@ -53,15 +53,15 @@ class Program:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     steps: int
-    seconds: float  # by their clock, which stops for evaluations
-    process_seconds: float  # from the command until their last evaluation
-    documents: float  # their own evaluation
-    peak_bytes: int  # allocated until the last step
-    losses: np.ndarray  # of each of our windows
+    seconds: float  # on their clock, which stops for evaluations
+    process_seconds: float  # from the command to their last evaluation
+    documents: float  # the loss by their own evaluation
+    peak_bytes: int  # allocated up to the last step
+    losses: np.ndarray  # on each of our windows
 
 
 def program(checkout: Path, record: str, *, tokens: float, accum: int, seed: int) -> Program:
-    """The record's program for about so many tokens."""
+    """The record's program for about `tokens` tokens."""
     if accum not in ACCUM:
         raise ValueError(f"accum={accum}: a step has 1, 2, 4 or 8 micro-batches")
     if record == "27":
@@ -83,14 +83,14 @@ def program(checkout: Path, record: str, *, tokens: float, accum: int, seed: int
 
 
 def newest_steps(tokens: float, accum: int) -> tuple[int, int]:
-    """Steps of its schedule and after it, in the proportion of 1270 to 15. A third each has 8, 16 and 24 sequences of
-    2,048 tokens in a micro-batch, and so have 24 the last ones."""
+    """Steps in its schedule and after it, in the ratio 1270 to 15. The thirds of the schedule have 8, 16 and 24
+    sequences of 2,048 tokens in a micro-batch; the steps after it have 24."""
     scheduled = max(6, round(tokens / (2048 * accum * (16 + 24 * 15 / 1270))))
     return scheduled, max(2, round(scheduled * 15 / 1270))
 
 
 def run_modded(chosen: Program, room: Path, data: Path, windows: np.ndarray, log: Path) -> Outcome:
-    """Train, and have its last weights look at our windows. `data` comes from write_data."""
+    """Train, and evaluate its last weights on our windows. `data` comes from write_data."""
     room.mkdir()
     np.save(room / "windows.npy", windows)
     for name, text in chosen.files.items():
@@ -118,7 +118,7 @@ def run_modded(chosen: Program, room: Path, data: Path, windows: np.ndarray, log
 
 
 def outcome(log: Path, found: dict[str, Any], begin: float) -> Outcome:
-    """From its log, as nanopace reads it, and what was added at its end."""
+    """The outcome, from its log as nanopace reads it and from the code we append."""
     run = open_runs(log)[-1]
     last = run.evaluations[-1] if run.evaluations else None
     if last is None or last.val is None or last.iteration != run.rows[-1].last_iteration:
@@ -132,9 +132,9 @@ def outcome(log: Path, found: dict[str, Any], begin: float) -> Outcome:
 
 
 def write_data(folder: Path, corpus: Path, most: float) -> Path:
-    """nanoGPT's token files as llm.c has them, enough for `most` tokens.
+    """Write nanoGPT's token files in llm.c's format, enough for `most` tokens.
 
-    Their loaders read each file once, and want a next one in advance.
+    Their loaders read each file once, and need the next one in advance.
     """
     tokenizer = load_tokenizer(corpus)
     entries: Sequence[str] = getattr(tokenizer, "entries", ())
@@ -146,7 +146,7 @@ def write_data(folder: Path, corpus: Path, most: float) -> Path:
     first = shards / "fineweb_train_000001.bin"
     train = np.fromfile(corpus / "train.bin", dtype=np.uint16)
     _write_shard(first, train, 0)
-    for number in range(2, math.ceil(most / len(train) * 1.3) + 3):  # they leave some tokens of each out
+    for number in range(2, math.ceil(most / len(train) * 1.3) + 3):  # they skip some tokens of each
         os.link(first, shards / f"fineweb_train_{number:06d}.bin")
     vocabulary = {spelled(entry).hex(): number for number, entry in enumerate(entries)}
     (folder / "vocabulary.json").write_text(json.dumps(vocabulary))
@@ -164,7 +164,7 @@ def _write_shard(path: Path, tokens: np.ndarray, least: int) -> None:
 
 
 def val_stream(split: Split) -> np.ndarray:
-    """The tokens that they evaluate on, and the one after them."""
+    """The tokens of their evaluation, and the one after them."""
     stream = np.empty((1, VAL_TOKENS + 1), dtype=np.int32)
     split.gather(np.zeros(1, dtype=np.int64), VAL_TOKENS + 1, stream)
     return stream[0]

@@ -1,11 +1,11 @@
-"""What has to change in modded-nanogpt's programs so that they run on one card, on our corpus. Used by modded.py."""
+"""Patches for modded-nanogpt's programs to run on one card and on our corpus. Used by modded.py."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_SHOWN = 4  # lines of what is added; all of it is here
+_SHOWN = 4  # added lines to print; this file has all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,12 +13,12 @@ class Patch:
     why: str
     old: str
     new: str
-    count: int = 1  # how often it stands there
+    count: int = 1  # how often `old` occurs
     file: str = "train_gpt.py"
 
 
 def patched(text: str, patches: Sequence[Patch]) -> str:
-    """The text with all of them. A program that is not the one that we know is refused."""
+    """The text with all patches applied. A program that we do not know is refused."""
     for each in patches:
         if (found := text.count(each.old)) != each.count:
             raise ValueError(f"{each.file}: {each.why}: {each.old!r} stands there {found} times, not {each.count}")
@@ -27,7 +27,7 @@ def patched(text: str, patches: Sequence[Patch]) -> str:
 
 
 def described(patches: Sequence[Patch]) -> str:
-    """What is changed, for a person."""
+    """The changes in readable form."""
     lines = []
     for each in patches:
         lines.append(f"  {each.file}: {each.why}")
@@ -36,8 +36,8 @@ def described(patches: Sequence[Patch]) -> str:
     return "\n".join(lines)
 
 
-# Behind the last evaluation. Windows are apart like documents; 262,144 tokens at a time, so that nothing is compiled
-# again. In a forward pass of theirs, the first token of a window sees what the first of a document sees.
+# Runs after the last evaluation. Windows are separated like documents; 262,144 tokens at a time, so that nothing is
+# recompiled. In their forward pass, the first token of a window sees what the first of a document sees.
 _JUDGED = """
 import json, numpy
 def judged():
@@ -107,7 +107,7 @@ def _accumulation(accum: int) -> Patch:
 
 
 def record_27_patches(steps: int, accum: int, seed: int) -> tuple[Patch, ...]:
-    """2025-07-18, 2.82 minutes on 8 x H100, by FlexAttention, which is torch's own."""
+    """2025-07-18, 2.82 minutes on 8 x H100, with FlexAttention, which is torch's own."""
     of_docs = "docs = (input_seq == 50256).cumsum(0)"
     window = "token_window = grad_accum_steps * (2 * batch_size if align_to_bos else batch_size)"
     ahead = "token_window = 16 * batch_size if align_to_bos else grad_accum_steps * batch_size"
@@ -135,7 +135,7 @@ def record_27_patches(steps: int, accum: int, seed: int) -> tuple[Patch, ...]:
 
 
 def newest_patches(scheduled: int, extension: int, accum: int, seed: int) -> tuple[Patch, ...]:
-    """2026-07-17, 1.23 minutes on 8 x H100, by FlashAttention 3, which has to be downloaded."""
+    """2026-07-17, 1.23 minutes on 8 x H100, with FlashAttention 3, which has to be downloaded."""
     share = (scheduled + extension) / 1285
     momentum = f"muon_warmup_steps={max(1, round(300 * share))}, muon_cooldown_steps={max(1, round(50 * share))}"
     hub = "flash_attn_interface = get_kernel('kernels-community/flash-attn3', version=1).flash_attn_interface\n"

@@ -1,11 +1,11 @@
-"""Are all logs of modded-nanogpt's records read, and read right? A plain grep says what is in them.
+"""Checks that nanopace reads all logs of modded-nanogpt's records correctly, by comparison with a plain grep.
 
-    python bench/modded_records.py CHECKOUT      # of KellerJordan/modded-nanogpt, or of openai/parameter-golf
+    python bench/modded_records.py CHECKOUT      # of KellerJordan/modded-nanogpt or openai/parameter-golf
 
-For every .txt and .log file below records/ (or below the directory, where it has no such one): the runs in it, their
-rows, last step, last validation loss and last time have to be those that the grep finds, and the rows have to add up to
-that time. A file in which the grep finds nothing has to be refused; one whose rows have no times is another format's.
-Prints counts by era, the refusals and every disagreement; exit code 1 if there is any.
+It takes every .txt and .log file below records/, or below the directory itself if it has no records/. The runs, their
+rows, last step, last validation loss and last time must match what the grep finds, and the rows must add up to that
+time. A file in which the grep finds nothing must be refused; one whose rows have no times belongs to another format.
+Prints counts by era, the refusals and every disagreement; the exit code is 1 if there is any.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ VAL = re.compile(r"\bval_loss:([\d.]+|nan)")
 MINUTES_ROW = re.compile(r"^(?:[\d.]+ )?(\d+)/\d+ (?:train_loss: .* train_time: ([\d.]+)m|val_loss: ([\d.]+))")
 STOPPED = re.compile(r"^(?:[\d.]+ )?stopping_early: wallclock_cap train_time: (\d+)ms step: (\d+)/")
 UNTIMED = re.compile(r"^s:\d+ (?:trl|tel|eval):")
-NEAR = 1e-6  # of the time: sums of floats
+NEAR = 1e-6  # relative tolerance of times: sums of floats
 
 
 @dataclass
 class Grepped:
-    """One run, as a grep finds it."""
+    """One run as the grep finds it."""
 
     rows: int = 0
     last_step: int = 0
     val: float | None = None
     ms: float = 0.0
-    zeroed: bool = False  # the clock went back
-    losses: bool = False  # rows with a loss
+    zeroed: bool = False  # the clock was reset
+    losses: bool = False  # rows have a loss
     seconds: bool = False
     only_evaluations: bool = True
-    minutes: bool = False  # its rows have tenths of minutes
+    minutes: bool = False  # times are in tenths of minutes
     lines: set[str] = field(default_factory=set)
 
     @property
@@ -62,7 +62,7 @@ def grep(text: str) -> tuple[list[Grepped], bool]:
     for line in text.splitlines():
         untimed |= UNTIMED.match(line) is not None
         if runs and line in runs[-1].lines and not line.startswith("step:0/"):
-            continue  # some scripts print the last lines of a run once more
+            continue  # some scripts print a run's last lines twice
         if (row := ROW.match(line)) and (time := TIME.search(row[2])):
             val = VAL.search(row[2])
             ms = float(time[1]) * (1000 if time[2] == "s" else 1)
@@ -94,7 +94,7 @@ def _add(runs: list[Grepped], step: int, ms: float | None, val: float | None, *,
 
 
 def disagreements(found: Grepped, run: Run) -> list[str]:
-    """What nanopace says and the grep does not."""
+    """Where nanopace and the grep differ."""
     total, last = 0.0, 0
     after = next((each.numbers["iteration"] for each in run.caveats if each.code == "clock_set_to_zero"), 0)
     for row in run.rows:
@@ -115,7 +115,7 @@ def disagreements(found: Grepped, run: Run) -> list[str]:
 
 
 def check(path: Path, counts: Counter[str], refused: Counter[str]) -> list[str]:
-    """One file."""
+    """Check one file; return what is wrong."""
     grepped, untimed = grep(path.read_text(errors="replace"))
     try:
         runs = open_runs(path)

@@ -1,4 +1,4 @@
-"""nanoGPT beside us: the same tokens, the same settings, one after the other. Used by the scripts that compare.
+"""Runs nanoGPT and nanopace on the same tokens with the same settings, one after the other. Used by other scripts.
 
 nanoGPT itself is not part of this project: check it out anywhere and give its path.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 Knobs = Mapping[str, bool | int | float | str]
-# What nanoGPT is started with where its memory is asked for. In its first steps the compiler makes trials of its own.
+# Starts nanoGPT and prints its peak memory. The first steps do not count, because the compiler runs its own trials.
 _AND_TELL_THE_PEAK = """
 import runpy, torch
 update, first = torch.amp.GradScaler.update, iter(range(3))
@@ -40,14 +40,14 @@ torch.amp.GradScaler.update = updated
 runpy.run_path("train.py", run_name="__main__")
 print("peak:", torch.cuda.max_memory_allocated())
 """
-# What nanopace is started with where its memory is asked for.
+# Starts nanopace and prints its peak memory.
 _AND_OUR_PEAK = """
 import atexit, runpy, torch
 if torch.cuda.is_available():
     atexit.register(lambda: print("peak:", torch.cuda.max_memory_allocated()))
 runpy.run_module("nanopace", run_name="__main__", alter_sys=True)
 """
-# What nanoGPT's train.py is told: the windows of each micro-step, from a file, in place of random ones.
+# Added to nanoGPT's train.py: each micro-step takes its windows from a file instead of random ones.
 _WINDOWS = """
 def given_windows():
     starts = np.load({path!r})
@@ -67,17 +67,17 @@ class Result:
 
     @property
     def peak_bytes(self) -> int | None:
-        """As a process says that was asked for it."""
+        """The peak, if the process was asked to print it."""
         _, found, said = self.text.rpartition("peak: ")
         return int(said.split()[0]) if found else None
 
     def step_ms(self, skip: int = 5) -> float:
-        """The median row. Rows with an evaluation in them are few, so a median does not see them."""
+        """The median row. Rows with an evaluation are few, so they do not affect it."""
         return median([row.ms for row in self.run.rows][skip:])
 
 
 def write_tokens(directory: Path, train: np.ndarray, val: np.ndarray, vocab_size: int) -> Path:
-    """As nanoGPT keeps them, which we read too."""
+    """Write tokens in nanoGPT's format, which we read, too."""
     directory.mkdir(parents=True, exist_ok=True)
     train.astype(np.uint16).tofile(directory / "train.bin")
     val.astype(np.uint16).tofile(directory / "val.bin")
@@ -86,25 +86,25 @@ def write_tokens(directory: Path, train: np.ndarray, val: np.ndarray, vocab_size
 
 
 def zipf_tokens(count: int, vocab_size: int, seed: int) -> np.ndarray:
-    """Tokens as frequent as words are; they mean nothing, and cost what real ones cost."""
+    """Random tokens with the frequencies of words; they cost as much as real ones."""
     ranks = np.arange(1, vocab_size + 1)
     weights = 1 / ranks
     return np.random.default_rng(seed).choice(vocab_size, size=count, p=weights / weights.sum()).astype(np.uint16)
 
 
 def write_zipf_tokens(directory: Path, train: int, val: int, vocab_size: int) -> Path:
-    """So many of them for each split."""
+    """Write `train` and `val` random tokens."""
     return write_tokens(directory, zipf_tokens(train, vocab_size, 1), zipf_tokens(val, vocab_size, 2), vocab_size)
 
 
 def write_config(path: Path, knobs: Knobs) -> Path:
-    """As nanoGPT reads it, and we do."""
+    """Write a config that both nanoGPT and nanopace read."""
     path.write_text("".join(f"{name} = {value!r}\n" for name, value in knobs.items()))
     return path
 
 
 def environment(**more: str) -> dict[str, str]:
-    """In which a process finds this checkout's nanopace."""
+    """Environment variables with which a process finds this checkout's nanopace."""
     return {**os.environ, "PYTHONPATH": str(ROOT / "src"), **more}
 
 
@@ -119,14 +119,14 @@ def _nanogpt_module(checkout: Path) -> Any:
 
 
 def nanogpt_model(checkout: Path, arguments: Mapping[str, Any]) -> Any:
-    """Its GPT, in eval mode. It prints its size, which nobody wants to know here."""
+    """Its GPT in eval mode, without the size that it prints."""
     module = _nanogpt_module(checkout)
     with redirect_stdout(None):
         return module.GPT(module.GPTConfig(**arguments)).eval()
 
 
 def model_args(shape: ModelShape) -> dict[str, Any]:
-    """What its GPTConfig takes."""
+    """The arguments of its GPTConfig."""
     names = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias", "dropout")
     return {name: getattr(shape, name) for name in names}
 
@@ -141,7 +141,7 @@ def seeded(nanogpt: Path, room: Path, seed: int) -> Path:
 
 
 def given_windows(theirs: Path, starts: Path) -> Path:
-    """The copy of the checkout, with a train.py that takes its windows from a file."""
+    """Change the copy's train.py to take its windows from a file."""
     told = (theirs / "train.py").read_text()
     assert told.count("X, Y = get_batch('train')") == 2
     told = told.replace("X, Y = get_batch('train')", "X, Y = next(windows)")
@@ -155,7 +155,7 @@ def run_nanogpt(checkout: Path, knobs: Knobs, log: Path) -> Result:
 
 
 def nanogpt_peak(checkout: Path, knobs: Knobs, log: Path) -> int:
-    """Bytes that its train.py allocates at most, after three steps."""
+    """The most bytes its train.py allocates after the first three steps."""
     text = _run([sys.executable, "-u", "-c", _AND_TELL_THE_PEAK], knobs, checkout, log).text
     return int(text.rpartition("peak: ")[2])
 

@@ -1,9 +1,9 @@
-"""Is our GPT-2 nanoGPT's, and transformers'? Weights go there and back, and the logits of one batch are compared.
+"""Does our GPT-2 match nanoGPT's and transformers'? Converts weights both ways and compares the logits of one batch.
 
-Also, nanoGPT's own sample.py and train.py (init_from=resume) run on a ckpt.pt that `nanopace convert` wrote.
+It also runs nanoGPT's own sample.py and train.py (init_from=resume) on a ckpt.pt that `nanopace convert` wrote.
 
     python bench/nanogpt_logits.py ../nanoGPT            # GPT-2 124M
-    python bench/nanogpt_logits.py ../nanoGPT --small    # 2 layers, some seconds
+    python bench/nanogpt_logits.py ../nanoGPT --small    # 2 layers, a few seconds
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> int:
 
 @torch.no_grad()
 def differences(shape: ModelShape, nanogpt: Path, folder: Path) -> dict[str, float]:
-    """The largest one of each comparison."""
+    """The largest difference in each comparison."""
     folder.mkdir()
     torch.manual_seed(1)
     own = GPT(shape).eval()
@@ -64,7 +64,7 @@ def differences(shape: ModelShape, nanogpt: Path, folder: Path) -> dict[str, flo
     theirs = nanogpt_model(nanogpt, model_args(shape))
     state = theirs.state_dict()
     found = {"initial weights of one seed": max(apart(each, state[name]) for name, each in own.state_dict().items())}
-    for weight in own.parameters():  # no zeros and ones: a bias that is left out must show
+    for weight in own.parameters():  # no zeros and ones: a missing bias must show
         weight.add_(torch.randn_like(weight), alpha=0.01)
     theirs.load_state_dict(own.state_dict())
     tokens = torch.randint(0, shape.vocab_size, (1, shape.block_size))
@@ -113,7 +113,7 @@ def apart(a: Tensor, b: Tensor) -> float:
 
 
 def run_scripts(nanogpt: Path, folder: Path) -> dict[str, int]:
-    """Their scripts on our checkpoint, in a folder of links: nothing is written into the checkout."""
+    """Run their scripts on our checkpoint, in a folder of links: nothing is written to the checkout."""
     data = folder / "data" / "letters"
     data.mkdir(parents=True)
     for name in ("model.py", "train.py", "sample.py", "configurator.py"):

@@ -1,9 +1,9 @@
-"""A run of nanoGPT goes on in nanopace, and one of nanopace in nanoGPT: are the next losses the same?
+"""nanopace resumes a nanoGPT run, and nanoGPT resumes a nanopace run: are the next losses the same?
 
-nanoGPT's own train.py trains a tiny model on the CPU until it has written its ckpt.pt. Then its own resume goes on from
-there, and so does `nanopace train --init_from=resume`, which is given nothing but the directory. The other way round,
-nanopace trains, `convert` writes a ckpt.pt, and both go on. nanoGPT draws its windows at random, so it is given those
-of our order; and of each step it tells the mean over all micro-batches, with all digits, where it tells the last one's.
+nanoGPT's own train.py trains a tiny model on the CPU until it has written its ckpt.pt. Then nanoGPT resumes from there,
+and so does `nanopace train --init_from=resume`, which gets nothing but the directory. The other way round, nanopace
+trains, `convert` writes a ckpt.pt, and both resume. nanoGPT draws its windows at random, so here it gets ours, in our
+order. It also prints each step's mean loss over all micro-batches, with all digits, instead of the last one's.
 
     python bench/nanogpt_resume.py path/to/nanoGPT      # about a minute on two cores
 """
@@ -30,8 +30,8 @@ from nanopace.ledger.file import LEDGER_FILE
 from nanopace.train.checkpoint.layout import verified
 from nanopace.train.formats.convert import convert
 
-FIRST, MORE = 40, 20  # steps before, and after
-BAR = 1e-5  # of a loss: both count in float32, and not always in the same order
+FIRST, MORE = 40, 20  # steps before and after
+BAR = 1e-5  # difference of losses: both compute in float32, but not always in the same order
 VOCABULARY = 65
 KNOBS: Knobs = {
     "batch_size": 4,
@@ -55,7 +55,7 @@ KNOBS: Knobs = {
     "dtype": "float32",
     "compile": False,
 }
-# What its train.py tells of a step: (what it says, what it says here instead).
+# Changes to what its train.py prints about a step: (before, after).
 TOLD = (
     ("# init these up here", "told = []\n# init these up here"),
     ("        scaler.scale(loss).backward()", "        scaler.scale(loss).backward(); told.append(loss.item())"),
@@ -78,7 +78,7 @@ def main() -> int:
 
 
 def _to_us(nanogpt: Path, knobs: Knobs, room: Path) -> bool:
-    """nanoGPT begins; its first windows are its own."""
+    """nanoGPT begins, with its own windows."""
     begun = room / "begun"
     run_nanogpt(_telling(seeded(nanogpt, room, 1)), {**knobs, "out_dir": str(begun)}, room / "begun.log")
     checkpoint = torch.load(begun / "ckpt.pt", map_location="cpu", weights_only=True)
@@ -103,7 +103,7 @@ def _to_them(nanogpt: Path, knobs: Knobs, room: Path) -> bool:
     checkpoint = torch.load(begun / "ckpt.pt", map_location="cpu", weights_only=True)
     with open(out / LEDGER_FILE, "rb") as file:
         vals = [each.val for each in read_ledger(file).events if isinstance(each, EvalEvent) and each.val is not None]
-    first = FIRST + 1  # the last step, max_iters, is taken too
+    first = FIRST + 1  # step max_iters is done, too
     theirs = _theirs_from(nanogpt, knobs, room, begun, first)
     ours = _ours_from(out, room / "on", room)
     print(f"nanopace trains {first} steps, and both go on at iteration {checkpoint['iter_num']}:")
@@ -115,7 +115,7 @@ def _to_them(nanogpt: Path, knobs: Knobs, room: Path) -> bool:
 
 
 def _theirs_from(nanogpt: Path, knobs: Knobs, room: Path, begun: Path, first: int) -> dict[int, float]:
-    """nanoGPT's own resume of a copy, on the windows that come next in our order."""
+    """Resume a copy with nanoGPT, on the windows that come next in our order."""
     config = TrainConfig(**knobs)  # type: ignore[arg-type]
     per_step = config.gradient_accumulation_steps * config.batch_size
     starts = Order(open_corpus(Path(config.dataset)).train, config.block_size, config.seed)
@@ -128,7 +128,7 @@ def _theirs_from(nanogpt: Path, knobs: Knobs, room: Path, begun: Path, first: in
 
 
 def _ours_from(begun: Path, out: Path, room: Path) -> dict[int, float]:
-    """`nanopace train --init_from=resume` of a copy; all other settings are the run's own."""
+    """Resume a copy with `nanopace train --init_from=resume`; all other settings are the run's own."""
     shutil.copytree(begun, out)
     on: Knobs = {"init_from": "resume", "out_dir": str(out), "max_iters": FIRST + MORE, "keep_last": 9}
     text = run_nanopace(on, room / "ours.log").text

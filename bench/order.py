@@ -1,6 +1,6 @@
-"""What the data costs a step: which windows, and copying them out of the file.
+"""What data costs per step: choosing windows, and copying them from the file.
 
-The yardstick is nanoGPT's way: random positions, the file mapped anew for every batch, and inputs and targets copied
+The baseline is nanoGPT's way: random positions, the file mapped again for every batch, and inputs and targets copied
 row by row. Both read the same file in turns, in one run.
 
     python bench/order.py              # 200 MB of tokens in a temporary directory
@@ -25,7 +25,7 @@ TOKENS = 100_000_000
 BLOCK = 1024
 BATCH = 512  # sequences: a step of 524,288 tokens
 ROUNDS = 30
-LARGE = 10_000_000  # windows of ten billion tokens
+LARGE = 10_000_000  # windows in ten billion tokens
 BARS = {"starts": 1e-3, "epoch": 1.0}
 
 
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def _batches(split: Split, order: Order, path: Path) -> tuple[float, float, float]:
-    """Median seconds of a batch: ours, nanoGPT's, and of ours the choice of windows alone."""
+    """Median seconds per batch: ours, nanoGPT's, and our choice of windows alone."""
     out = np.empty((BATCH, BLOCK + 1), dtype=np.int64)
     random = np.random.default_rng(0)
 

@@ -1,6 +1,6 @@
-"""How large a page is without its data: structure, styles and scripts, compressed by gzip. The bar is 60 KB.
+"""Size of a page without its data: structure, styles and scripts, gzipped. The bar is 60 KB.
 
-The data are the points of the charts; the sentences and tables of the report stay in.
+The data are the charts' points; the report's sentences and tables count.
 
     python bench/page_size.py
 """

@@ -1,9 +1,9 @@
-"""How fluid the page of a very long run is: 864,000 rows, ten days of a step every second.
+"""How responsive the page of a very long run is: 864,000 rows, ten days at a step per second.
 
-Prints the size of the page, the first paint, when all charts are drawn, and how long the browser works on a frame of a
-zoom (all charts of the run move together) and of a moving pointer.
+Prints the size of the page, the first paint, when all charts are drawn, and the browser's time per frame for a zoom
+(all charts of the run move together) and for a moving pointer.
 
-    python bench/page_speed.py                # makes the log first, which takes a few seconds
+    python bench/page_speed.py                # first writes the log, which takes a few seconds
     python bench/page_speed.py --rows 20000
 """
 
@@ -26,7 +26,7 @@ ROWS = 864_000
 ROUNDS = 5
 FIRST_PAINT_BAR_MS = 1000
 
-# Works on a zoom in or out, or on a pointer that moves, and says how long: everything is drawn before it returns.
+# Zoom in or out, or move the pointer, and return how long it took: everything is drawn before it returns.
 ZOOM = """key => { const chart = document.querySelector("figure[data-chart$=times] .u-wrap"), start = performance.now();
     chart.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true })); return performance.now() - start; }"""
 POINT = """left => { const over = document.querySelector("figure[data-chart$=times] .u-over");
@@ -36,7 +36,7 @@ POINT = """left => { const over = document.querySelector("figure[data-chart$=tim
 
 
 def write_log(path: Path, rows: int) -> None:
-    """As nanoGPT prints it: an evaluation every 2,000 iterations, and now and then a row that is slow for no reason."""
+    """Write a log like nanoGPT's: an evaluation every 2,000 iterations, and now and then a row slow for no reason."""
     chance = random.Random(1)
     with path.open("w") as log:
         log.write("tokens per iteration will be: 491,520\n")
@@ -52,7 +52,7 @@ def write_log(path: Path, rows: int) -> None:
 
 
 def opened(page: Page, report: Path) -> tuple[float, float]:
-    """First contentful paint, and when the last script was done, in ms since the page was asked for."""
+    """First contentful paint, and when the last script was done, in ms since the page was requested."""
     page.goto("about:blank")
     page.goto(report.as_uri())
     page.wait_for_selector(".uplot canvas")

@@ -1,13 +1,13 @@
-"""The same loss as nanoGPT: same data, same settings, same number of steps. cpu.py and throughput.py compare the speed.
+"""Is the loss the same as nanoGPT's, with the same data, settings and number of steps? (Speed: cpu.py, throughput.py.)
 
-nanoGPT draws its windows at random, with replacement, and we do not. After 500 steps that alone makes the validation
-loss of one trainer differ by 0.04 from seed to seed. So nanoGPT's train.py is given our windows, in our order, and we
-are given the weights that it begins with, which it draws on the CPU; then its last checkpoint and ours are evaluated
-alike. --repeats does so with other weights at the beginning, on the same windows, which shows what is noise.
+nanoGPT draws its windows at random, with replacement; we do not. After 500 steps, that alone makes one trainer's
+validation loss vary by 0.04 from seed to seed. So here nanoGPT's train.py gets our windows in our order, and we start
+from its initial weights, which it draws on the CPU; then both last checkpoints are evaluated in the same way.
+--repeats does so from other initial weights on the same windows, which shows the noise.
 
     python bench/parity.py path/to/nanoGPT              # about four minutes on two cores
     python bench/parity.py path/to/nanoGPT --own        # each with its own windows, three seeds: ten minutes
-    python bench/parity.py path/to/nanoGPT --cuda       # GPT-2 124M on a card, our kernels and torch.compile's
+    python bench/parity.py path/to/nanoGPT --cuda       # GPT-2 124M on a card, with our kernels and torch.compile
     python bench/parity.py path/to/nanoGPT --cuda --repeats 3
 """
 
@@ -122,7 +122,7 @@ def _same_windows(
 
 
 def _judge(name: str, ours: list[float], theirs: list[float]) -> None:
-    """By pairs, which begin with the same weights."""
+    """Compare in pairs that start from the same weights."""
     differences = [mine - other for mine, other in zip(ours, theirs, strict=True)]
     error = f" ± {stdev(differences) / len(differences) ** 0.5:.5f}" if len(differences) > 1 else ""
     holds = "holds" if abs(fmean(differences)) <= BAR else "MISSED"
@@ -134,7 +134,7 @@ def _spread(losses: list[float]) -> str:
 
 
 def _drawn(path: Path, config: TrainConfig, corpus: Corpus, seed: int) -> Path:
-    """The weights that nanoGPT begins with: on the CPU one seed gives both of us the same."""
+    """nanoGPT's initial weights: on the CPU, the same seed gives both trainers the same."""
     assert corpus.vocab_size is not None
     sizes = {name: getattr(config, name) for name in ("n_layer", "n_head", "n_embd", "block_size")}
     shape = ModelShape(**sizes, vocab_size=corpus.vocab_size)

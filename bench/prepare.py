@@ -1,7 +1,7 @@
-"""How fast text becomes tokens, and in how much memory: `nanopace prepare` beside the ten lines that people write.
+"""Speed and memory of `nanopace prepare`, compared with the ten lines that people write by hand.
 
-Those read the whole text, encode it with tiktoken, and save it: nanoGPT's prepare.py for one file. Both get the same
-file, and both use GPT-2's vocabulary. nanopace's own BPE, trained on the file, has no yardstick and is shown beside.
+Those read all the text, encode it with tiktoken, and save it: nanoGPT's prepare.py for one file. Both get the same file
+and use GPT-2's vocabulary. nanopace's own BPE, trained on the file, is also shown, without a baseline.
 
     python bench/prepare.py            # 300 MB of Python source, in the temporary directory
     python bench/prepare.py 50         # the same with 50 MB
@@ -35,7 +35,7 @@ for name, text in (("train", data[:cut]), ("val", data[cut:])):
 
 
 def write_text(path: Path, megabytes: int) -> None:
-    """The standard library again and again, each time with a number, so that no copy is quite like the others."""
+    """Write the standard library repeatedly, each time with a number, so that no two copies are the same."""
     sources = [file.read_text(errors="replace") for file in python_files()]
     with path.open("w") as text:
         copy = 0

@@ -1,9 +1,10 @@
-"""Our summary of torch traces beside that of Holistic Trace Analysis (`pip install HolisticTraceAnalysis`).
+"""Compares our summary of torch traces with Holistic Trace Analysis (`pip install HolisticTraceAnalysis`).
 
     python bench/profile_against_hta.py trace.json.gz ...
 
-Prints, for each, the window, the busy time and the idle time by cause as both count them, and their ratio. HTA has no
-cause "copy": what we call so it counts as host or kernel wait, so our copy and wait are held against its other waits.
+Prints, for each trace, the window, the busy time and the idle time by cause as both count them, and how far they are
+apart. HTA has no cause "copy" and counts it as host or kernel wait, so our copy and wait are compared with its other
+waits.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from pathlib import Path
 from nanopace.trace.read import read_trace
 from nanopace.trace.summary import TraceSummary, summarise
 
-os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"  # else it fails on traces with nanoseconds
+os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"  # otherwise it fails on traces with nanoseconds
 
 
 def theirs(path: str) -> dict[str, float]:
-    """Of the first GPU, in milliseconds."""
+    """HTA's figures for the first GPU, in milliseconds."""
     from hta.trace_analysis import TraceAnalysis
 
     found = TraceAnalysis(trace_files={0: path}, trace_dir=str(Path(path).parent), include_last_profiler_step=True)

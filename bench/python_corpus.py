@@ -1,15 +1,16 @@
-"""A corpus that needs no download: every .py and .pyi file of this machine, as nanoGPT keeps tokens, for both trainers.
+"""Makes a corpus without a download, in nanoGPT's format for both trainers: every .py and .pyi file on this machine.
 
-Files with the same text count once. They stand in the order of their hashes, which also say what is held out (2%), so
-that the same files give the same tokens wherever they lie. The vocabulary is a byte-level BPE of 50,256 entries,
-trained on every fourth file, and an end of text in front of each document: 50,257, and 50,304 in both trainers.
+Files with the same text count once. They are ordered by hash, which also decides what is held out (2%), so the same
+files give the same tokens wherever they are. The vocabulary is a byte-level BPE of 50,256 entries, trained on every
+fourth file, plus an end of text before each document: 50,257 in all, rounded up to 50,304 in both trainers.
 
     python bench/python_corpus.py data/code                                # a minute on 16 cores, for 400 MB
-    python bench/python_corpus.py data/again --tokenizer data/code         # with the vocabulary that is there
+    python bench/python_corpus.py data/again --tokenizer data/code         # with an existing vocabulary
     python bench/python_corpus.py data/small --limit_mb 1 --chars          # as large as Shakespeare, by characters
 
-`nanopace prepare --tokenizer bpe` makes such a corpus too, and this takes its BPE and its tokenizer.json. It does not
-take the rest: prepare reads files in pieces, in little memory, and encodes with tiktoken, which need not be here.
+`nanopace prepare --tokenizer bpe` can make such a corpus, too, and this script uses its BPE and its tokenizer.json. It
+does not use the rest: prepare reads files in pieces, in little memory, and encodes with tiktoken, which may be missing
+here.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from nanopace.corpus.tokenizers.bpe import TrainedBpe, train
 from nanopace.corpus.tokenizers.characters import Characters
 from nanopace.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
 
-EVERY = 4  # one file in so many teaches the vocabulary
-LARGEST_SHARE = 20  # in a small corpus no file is more than 1 / 20 of it: else one file would be what is held out
-SMALL_MB = 10  # of which 2% would be a handful of files
-ROUND = 64  # vocabularies are rounded up to a multiple of it
+EVERY = 4  # the vocabulary is trained on one file in this many
+LARGEST_SHARE = 20  # in a small corpus no file is more than 1 / 20: otherwise one file might be all that is held out
+SMALL_MB = 10  # 2% of which would be a handful of files
+ROUND = 64  # vocabularies are rounded up to a multiple of this
 PIECE = 1 << 20  # characters that a process encodes at a time, or one file
 
 
@@ -49,19 +50,19 @@ class Document:
     text: str
 
     def held_out(self, share: float) -> bool:
-        """By the hash's end: its beginning says where the document stands, and a small corpus ends early."""
+        """Decided by the end of the hash: its start orders the documents, and a small corpus ends early."""
         return int.from_bytes(self.digest[-8:]) < share * 2**64
 
 
 def default_roots() -> list[Path]:
-    """Where Python and its packages usually lie."""
+    """Where Python and its packages usually are."""
     here = [sys.prefix, sys.base_prefix, *site.getsitepackages(), site.getusersitepackages()]
     usual = [*glob("/usr/lib/python3*"), *glob("/usr/local/lib/python3*"), "/opt"]
     return [Path(each) for each in (*here, *usual)]
 
 
 def outermost(roots: Iterable[Path]) -> list[Path]:
-    """The roots that are there and lie in no other of them."""
+    """The existing roots that are not inside another one."""
     found = sorted({root.resolve() for root in roots if root.is_dir()})
     return [root for root in found if not any(other in root.parents for other in found)]
 
@@ -75,7 +76,7 @@ def source_files(roots: Sequence[Path]) -> list[Path]:
 
 
 def read(paths: Sequence[Path]) -> list[Document]:
-    """By hash, each text once. What is no UTF-8, empty, or not ours to read is left out."""
+    """The documents by hash, each text once, without files that are empty, unreadable or not UTF-8."""
     with ThreadPoolExecutor(min(16, 2 * (os.cpu_count() or 1))) as pool:
         found = {each.digest: each for each in pool.map(_document, paths, chunksize=64) if each is not None}
     return [found[digest] for digest in sorted(found)]
@@ -83,14 +84,14 @@ def read(paths: Sequence[Path]) -> list[Document]:
 
 def _document(path: Path) -> Document | None:
     try:
-        data = path.read_bytes() if path.is_file() else b""  # a pipe would be waited for
+        data = path.read_bytes() if path.is_file() else b""  # reading a pipe would block
         return Document(hashlib.sha256(data).digest(), data.decode()) if data.strip() else None
     except (OSError, UnicodeDecodeError):
         return None
 
 
 def limited(documents: Sequence[Document], most: int) -> list[Document]:
-    """The first by hash, until there are about so many characters; large files are passed over."""
+    """The first documents by hash, up to about `most` characters; large files are skipped."""
     taken, characters = [], 0
     for each in documents:
         if characters >= most:
@@ -105,7 +106,7 @@ def limited(documents: Sequence[Document], most: int) -> list[Document]:
 
 
 def pieces(documents: Sequence[Document]) -> Iterator[list[str]]:
-    """The texts in their order, about PIECE characters at a time."""
+    """The texts in order, about PIECE characters at a time."""
     gathered: list[str] = []
     characters = 0
     for each in documents:
@@ -122,23 +123,23 @@ _encoder: Any = None  # Hugging Face's; the processes that encode inherit it
 
 
 def _ids(texts: Sequence[str]) -> np.ndarray:
-    """Of some texts, with the end of text in front of each."""
+    """The ids of some texts, with an end of text before each."""
     between = np.array([_encoder.token_to_id("<|endoftext|>")], dtype=np.uint16)
     encoded = [np.array(each.ids, dtype=np.uint16) for each in _encoder.encode_batch(texts, add_special_tokens=False)]
     return np.concatenate([part for each in encoded for part in (between, each)])
 
 
 def encode(tokenizer: Tokenizer, documents: Sequence[Document], path: Path) -> int:
-    """Write the tokens of all documents, and say how many there are.
+    """Write the tokens of all documents, and return their number.
 
-    Threads of one process share one cache of words and free each other's memory; processes do not, and stay fast on
-    many cores. Nothing but uint16 comes back from them.
+    Threads of one process share a cache of words and free each other's memory; processes do not, and stay fast on many
+    cores. They return only uint16 arrays.
     """
     global _encoder
     if not isinstance(tokenizer, TrainedBpe):
         return _write(path, (np.asarray(tokenizer.encode(each.text), dtype=np.uint16) for each in documents), documents)
     _encoder = tokenizer.huggingface()
-    _encoder.encode_special_tokens = True  # an end of text that a file only writes about is text
+    _encoder.encode_special_tokens = True  # an end of text that a file only mentions is plain text
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     with multiprocessing.get_context("fork").Pool() as pool:
         return _write(path, pool.imap(_ids, pieces(documents)), documents)
@@ -173,7 +174,7 @@ def rounded_up(vocab_size: int) -> int:
 
 
 def write_meta(directory: Path, tokenizer: Tokenizer) -> int:
-    """What nanoGPT reads its vocabulary's size from; its sample.py wants the characters too."""
+    """Write meta.pkl, from which nanoGPT reads the vocabulary size, and its sample.py also the characters."""
     chars = tokenizer.alphabet if isinstance(tokenizer, Characters) else ()
     size = tokenizer.vocab_size if chars else rounded_up(tokenizer.vocab_size)
     meta: dict[str, Any] = {"vocab_size": size}
@@ -184,7 +185,7 @@ def write_meta(directory: Path, tokenizer: Tokenizer) -> int:
     return size
 
 
-# --- from here: what a person sees -----------------------------------------------------------------------------------
+# --- the command -----------------------------------------------------------------------------------------------------
 
 
 @contextmanager

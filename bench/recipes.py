@@ -1,17 +1,16 @@
-"""What each ingredient of the recipe fast is worth, and which settings are best: many short runs in one process.
+"""What each ingredient of recipe fast is worth, and which settings are best: many short runs in one process.
 
-Every run trains on the same windows in the same order and is evaluated on the same validation windows; the clock runs
-over its steps alone, with no evaluation, no checkpoint and no start in it. For times to a loss, with all of that, there
-is time_to_loss.py.
+Every run trains on the same windows in the same order and is evaluated on the same validation windows. The clock counts
+only steps: no evaluation, no checkpoint, no start-up. time_to_loss.py measures the time to a loss with all of them.
 
-    python bench/recipes.py --corpus data/code --ablate                     # each ingredient out
+    python bench/recipes.py --corpus data/code --ablate                     # leave out each ingredient in turn
     python bench/recipes.py --corpus data/code --try matrix_lr=0.02 --try matrix_lr=0.04,learning_rate=2e-3
     python bench/recipes.py --corpus data/code --try recipe=gpt2,learning_rate=1e-3,batch=64,iters=400 --seeds 3
 
     python bench/recipes.py --corpus data/code --seeds 3 --try recipe=gpt2,memory=averages --try recipe=gpt2,fp8=True
 
-The last shows what averages in bfloat16, or products in 8 bits, cost of the loss; memory=gradients, with accum=1, what
-it costs to update each layer in the backward pass.
+The last one shows how averages in bfloat16, or products in 8 bits, affect the loss; memory=gradients with accum=1 shows
+the effect of updating each layer in the backward pass.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> d
         some = windows[step].to(machine.device, non_blocking=True).long()
         for micro in some:
             passes(micro[:, :-1], micro[:, 1:], len(some))
-        if release is None:  # else the weights have changed on the way
+        if release is None:  # otherwise the backward pass has changed the weights
             update_of(passes, optimizer, config.grad_clip)
     _wait(machine.device)
     seconds = time.perf_counter() - begin
@@ -140,7 +139,7 @@ def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> d
 
 
 def _windows(corpus: Corpus, config: TrainConfig) -> Tensor:
-    """Of all steps: (steps, micro-batches, sequences, tokens)."""
+    """The windows of all steps: (steps, micro-batches, sequences, tokens)."""
     end_of_text = None if corpus.tokenizer is None else corpus.tokenizer.end_of_text
     order = Order(corpus.train, config.block_size, config.seed, documents=config.documents, end_of_text=end_of_text)
     size = (config.max_iters, config.gradient_accumulation_steps, config.batch_size, config.block_size + 1)
@@ -151,7 +150,7 @@ def _windows(corpus: Corpus, config: TrainConfig) -> Tensor:
 
 
 def _rehearse(passes: Passes, windows: Tensor, config: TrainConfig, device: torch.device) -> None:
-    """What is compiled or recorded is not on the clock."""
+    """Compile and record before the clock starts."""
     micro = windows[0, 0].to(device).long()
     tokens, targets = micro[:, :-1].contiguous(), micro[:, 1:].contiguous()
     passes(tokens, targets, config.gradient_accumulation_steps)

@@ -1,4 +1,4 @@
-"""What `nanopace recommend` expects of every speed that was measured, as the table in docs/recommend.md.
+"""Compares `nanopace recommend`'s expected speeds with all measured ones; prints the table in docs/recommend.md.
 
 python bench/recommend.py
 """

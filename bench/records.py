@@ -1,4 +1,4 @@
-"""What a class costs to define and an instance to make: a dataclass, a named tuple, our Record (docs/decisions/0008).
+"""Time to define a class and to make an instance: dataclass, named tuple, our Record (docs/decisions/0008).
 
 python bench/records.py
 """

@@ -1,7 +1,7 @@
-"""How many tokens a second a model writes: with the cache, without it, and nanoGPT's `generate` on the same weights.
+"""Tokens per second when sampling: with the cache, without it, and with nanoGPT's `generate` on the same weights.
 
-A model of 6 layers, 384 wide, with GPT-2's vocabulary, within its block of 128 tokens and far beyond.
-The ways take turns in one run; the medians are compared.
+The model has 6 layers, width 384 and GPT-2's vocabulary; it samples within its block of 128 tokens and far beyond.
+The methods take turns in one run; their medians are compared.
 
     python bench/sample.py
     python bench/sample.py --nanogpt ../nanoGPT --device cuda
@@ -66,7 +66,7 @@ def nanogpt_way(checkout: Path, own: GPT) -> Callable[[int], list[int]]:
     model.to(next(own.parameters()).device)
 
     def way(count: int) -> list[int]:
-        """It gives everything at the end; the read waits for the card."""
+        """It returns everything at the end; `tolist` waits for the card."""
         start = torch.zeros(1, 1, dtype=torch.long, device=next(model.parameters()).device)
         tokens: list[int] = model.generate(start, count, temperature=0.8, top_k=200)[0].tolist()
         return tokens[1:]

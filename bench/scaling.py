@@ -1,10 +1,10 @@
-"""From one process to several: what each holds and sends, as predicted and as measured on this machine.
+"""From one process to several: what each one holds and sends, predicted and measured on this machine.
 
 python bench/scaling.py              # the predicted tables, then 1, 2 and 4 processes on this CPU (about 3 minutes)
-python bench/scaling.py --predict    # the predicted tables alone
-python bench/scaling.py --cards      # GPT-2 on the cards of this machine: one, then all of them, ddp and fsdp
+python bench/scaling.py --predict    # only the predicted tables
+python bench/scaling.py --cards      # GPT-2 on this machine's cards: one, then all of them with ddp and fsdp
 
-What is sent is counted on the loopback device, so let nothing else use it meanwhile.
+It counts bytes on the loopback device, so let nothing else use that meanwhile.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from nanopace.hardware.flops import parameters
 from nanopace.hardware.scaling import model_bytes, traffic_bytes
 
 MODELS = {"GPT-2": (12, 768), "medium": (24, 1024), "large": (36, 1280), "XL": (48, 1600)}
-LINKS = {"PCIe 4": 20e9, "100 Gb/s": 11e9, "NVLink 4": 400e9}  # bytes a second that one card can really send
+LINKS = {"PCIe 4": 20e9, "100 Gb/s": 11e9, "NVLink 4": 400e9}  # bytes per second that one card can really send
 SMALL = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 128, "batch_size": 4, "gradient_accumulation_steps": 8}
-SHORT, LONG = 10, 40  # steps: the difference is steps alone
+SHORT, LONG = 10, 40  # steps: the difference is nothing but steps
 
 
 @dataclass(frozen=True)
 class Measured:
     tokens_per_s: float
     loss: float
-    sent: float  # bytes a step and rank
+    sent: float  # bytes per step and rank
     held: int  # bytes of weights and averages on one rank
 
 
@@ -81,7 +81,7 @@ def measure() -> None:
 
 
 def run(room: Path, ranks: int, parallel: str) -> Measured:
-    """Two runs of different length: what they differ by is steps and nothing else."""
+    """Make two runs of different length: their difference is nothing but steps."""
     sent = []
     for steps in (SHORT, LONG):
         out_dir = room / f"{parallel}-{ranks}-{steps}"
@@ -107,7 +107,7 @@ def train(room: Path, out_dir: Path, ranks: int, parallel: str, steps: int) -> N
 
 
 def measure_cards() -> None:
-    """524,288 tokens a step. With one card: what FSDP costs where there is nobody to share with."""
+    """524,288 tokens per step. With one card, it shows what FSDP costs when there is nothing to share."""
     import torch
 
     cards = torch.cuda.device_count()

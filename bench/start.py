@@ -1,10 +1,10 @@
-"""From the command to the first step: cold, with nothing kept from before, and warm; nanoGPT beside it.
+"""Time from the command to the first step: cold, with empty caches, and warm; compared with nanoGPT.
 
 The clock runs from the start of the process until it prints its first iteration. nanoGPT's caches are emptied, too.
-Python and torch take their time before either trainer can do anything: the second figure is what is left without it.
+Python and torch take some time before either trainer can do anything: the second figure leaves it out.
 
     python bench/start.py path/to/nanoGPT        # two minutes on an H200
-    python bench/start.py                        # ours alone
+    python bench/start.py                        # only ours
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> None:
         knobs: Knobs = {**KNOBS, "dataset": str(data)}
         ours = [sys.executable, "-u", "-m", "nanopace", "train", "--no-report", "--overwrite=True"]
         theirs = [sys.executable, "-u", "train.py"]
-        _import_torch()  # from the disk: no one's start shall pay for that
+        _import_torch()  # reads it from disk once, so that no start pays for that
         alone = median(_import_torch() for _ in range(3))
         print(f"python and torch alone: {alone:.1f} s", flush=True)
         trainers = [("nanopace", ours, room)]
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def _first_step(command: list[str], knobs: Knobs, directory: Path, out: Path) -> tuple[float, str]:
-    """Seconds until it is printed, and what is printed of it."""
+    """Seconds until the first step is printed, and its line."""
     config, cache = write_config(out.with_suffix(".py"), {**knobs, "out_dir": str(out)}), out.with_suffix(".cache")
     variables = environment(
         XDG_CACHE_HOME=str(cache),
@@ -98,14 +98,14 @@ def _import_torch() -> float:
 
 
 def _row_seconds(row: str) -> float:
-    """What a log's row says of its time."""
+    """The time printed in a log's row, in seconds."""
     found = re.search(r"time ([\d.]+)ms", row)
     assert found is not None, row
     return float(found[1]) / 1000
 
 
 def _spans(ledger: Path) -> str:
-    """What passed before our first step."""
+    """The phases before our first step."""
     events = [json.loads(line) for line in ledger.read_text().splitlines()]
     early = [each for each in events if each["event"] == "compile" or each.get("phase") == "startup"]
     return "  " + ", ".join(f"{each['what']} {each['ms'] / 1000:.2f} s" for each in early)

@@ -1,7 +1,7 @@
-"""How long a person waits: `nanopace --help` and `nanopace explain` on a log of about 300 lines.
+"""How long the user waits: `nanopace --help` and `nanopace explain` on a log of about 300 lines.
 
-The yardstick is what people write by hand instead: ten lines of regex that print a mean. All commands take turns in one
-run, so that a busy machine is busy for each of them; the medians are compared.
+The baseline is what people write by hand instead: ten lines of regex that print a mean. All commands take turns in one
+run, so that a busy machine affects them all alike; the medians are compared.
 
     python bench/startup.py            # 20 rounds
 """

@@ -1,8 +1,8 @@
-"""Tokens per second beside nanoGPT, one after the other: GPT-2 124M, bf16, on one CUDA card.
+"""Tokens per second compared with nanoGPT, one after the other: GPT-2 124M, bf16, on one CUDA card.
 
-Both trainers as people start them, for a few steps, without evaluations. A step has 524,288 tokens, on cards of less
-than 200 TFLOP/s an eighth of that, so that it is done in minutes. Micro-batch 64 fills a large card; 8 is what a card
-of 12 GB takes.
+Both trainers run for a few steps as people start them, without evaluations. A step has 524,288 tokens, or an eighth of
+that on cards of less than 200 TFLOP/s, so that it takes only minutes. Micro-batch 64 fills a large card; 8 fits in a
+card of 12 GB.
 
     python bench/throughput.py path/to/nanoGPT                     # three minutes on an H200
     python bench/throughput.py path/to/nanoGPT --micro_batch 8     # what fits your card

@@ -1,17 +1,17 @@
-"""How soon nanoGPT, modded-nanogpt and nanopace are at a loss: same data, same card, one after the other, seed by seed.
+"""How fast nanoGPT, modded-nanogpt and nanopace reach a loss: same data, same card, one after the other, seed by seed.
 
-nanoGPT's train.py runs unchanged. Of modded-nanogpt, record #27 and the newest run as modded.py says. The last
-weights of each run are then evaluated by one evaluator on the same windows of the validation data, so what a trainer
-says of its own loss does not matter. loss_clock.py says what is clocked.
+nanoGPT's train.py runs unchanged. From modded-nanogpt, record #27 and the newest one run with the changes in modded.py.
+One evaluator then evaluates the last weights of each run on the same windows of the validation data, so the losses that
+trainers report themselves do not matter. loss_clock.py describes what is timed.
 
     python bench/python_corpus.py data/code
     python bench/time_to_loss.py path/to/nanoGPT --corpus data/code --reference \\
         --theirs batch=64,accum=2,lr=1e-3,iters=360 --ours recipe=fast,batch=64,accum=4,iters=150 --seeds 3 --keep kept
-    python bench/time_to_loss.py --table kept/results.jsonl more/results.jsonl      # what several calls have found
+    python bench/time_to_loss.py --table kept/results.jsonl more/results.jsonl      # the results of several calls
     python bench/time_to_loss.py --against modded path/to/modded-nanogpt --corpus data/code --windows 2048 \\
         --theirs record=27,tokens=107e6 --theirs record=newest,tokens=17e6,accum=2 --ours recipe=fast,batch=64,accum=1
 
-The first of --reference and --theirs is what the others are measured against. --shared gives knobs to all runs.
+The first of --reference and --theirs is the baseline for the others. --shared sets knobs for all runs.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ SHARED = parse_setting(
     "n_layer=12,n_head=12,n_embd=768,block_size=1024,device=cuda,dtype=bfloat16,compile=True,batch=64,accum=8,iters=180"
 )
 NANOGPT_SEED = 1337
-THEIR_REACH = 2560  # tokens that the newest record's last evaluation looks back
+THEIR_REACH = 2560  # tokens that the newest record's last evaluation looks back over
 
-# A folder's train.py that sows another seed, once, and then runs theirs as it is.
+# A folder's train.py that sets another seed once and then runs theirs unchanged.
 SOWN = """
 import os, runpy, sys, torch
 sow = torch.manual_seed
@@ -73,7 +73,7 @@ class Job:
 
     @property
     def file_name(self) -> str:
-        """nanoGPT takes a config's name for a flag if there is an = in it."""
+        """Without "=": nanoGPT would mistake a config's name for a flag."""
         return f"{self.trainer}-{re.sub(r'[^A-Za-z0-9._-]+', '-', self.setting)[:150]}-{self.seed}"
 
 
@@ -81,7 +81,7 @@ class Job:
 
 
 def run(job: Job, checkout: Path, logs: Path, judge: Judge, data: Path | None = None) -> dict[str, Any]:
-    """Train, clock, evaluate; the weights are gone afterwards. A run that fails is a result, too."""
+    """Train, time and evaluate; the weights are deleted afterwards. A failed run is a result, too."""
     print(f"{time.strftime('%H:%M:%S')} {job.name} ...", flush=True)
     record: dict[str, Any] = {"trainer": job.trainer, "setting": job.setting, "seed": job.seed, "knobs": job.knobs}
     log = logs / f"{job.file_name}.log"
@@ -97,7 +97,7 @@ def run(job: Job, checkout: Path, logs: Path, judge: Judge, data: Path | None = 
                 record |= {**asdict(trace), "process_seconds": seconds, **judge.evaluate(out / "ckpt.pt")}
             else:
                 record |= _ours({**knobs, "seed": job.seed}, out, log, judge, documents=data is not None)
-        except Exception as error:  # the other runs are worth having
+        except Exception as error:  # continue with the other runs
             record["failed"] = _why(error, log)
     print(f"  {_told(record)}", flush=True)
     return record
@@ -142,7 +142,7 @@ def _modded(job: Job, checkout: Path, room: Path, log: Path, judge: Judge, data:
         "seconds": found.seconds,
         "seconds_of_steps": found.seconds,
         "process_seconds": found.process_seconds,
-        "evaluations": (),  # by its own windows, of which there is none before the last
+        "evaluations": (),  # on its own windows; there are none before the last
         "documents": found.documents,
         "peak_bytes": found.peak_bytes,
         **judge.compare(found.losses),
@@ -177,7 +177,7 @@ def _told(record: Mapping[str, Any]) -> str:
 
 
 def jobs(args: argparse.Namespace, corpus: Path) -> list[Job]:
-    """Seed by seed, theirs and ours in turn: a card's speed wanders, and then it wanders for all."""
+    """All runs, seed by seed, theirs and ours in turns: if a card's speed drifts, it drifts for all."""
     shared = {**SHARED, **parse_setting(args.shared)}
     against_modded = args.against is not None
     theirs = [*([args.reference] if args.reference else []), *args.theirs]
@@ -188,7 +188,7 @@ def jobs(args: argparse.Namespace, corpus: Path) -> list[Job]:
     for trainer, setting in [*(("nanoGPT", each) for each in theirs), *(("nanopace", each) for each in args.ours)]:
         knobs = {"dataset": str(corpus), **complete(shared, parse_setting(setting))}
         if trainer == "nanopace" and (size := read_meta(corpus / "meta.pkl").vocab_size) is not None:
-            knobs = {"vocab_size": size, **knobs}  # nanoGPT takes it from there itself
+            knobs = {"vocab_size": size, **knobs}  # nanoGPT reads it itself
         plan.append((trainer, setting, knobs))
     return [Job(*each[:2], args.first_seed + number, each[2]) for number in range(args.seeds) for each in plan]
 

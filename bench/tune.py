@@ -1,11 +1,11 @@
-"""What `nanopace tune` finds, against an exhaustive sweep: every micro-batch that fits, with and without the knob (fp8
-on a card; on a CPU compile, where there is a C++ compiler).
+"""Compares `nanopace tune` with an exhaustive sweep: every micro-batch that fits, with and without one knob (fp8 on a
+card; compile on a CPU, if there is a C++ compiler).
 
-Afterwards the best of the sweep and what tune chose are run in turns, since the best of many trials was lucky, too.
+Afterwards, the sweep's best setting and tune's choice run in turns, since the best of many trials was also lucky.
 
     python bench/tune.py                # GPT-2 124M on a card, a small model on a CPU
     python bench/tune.py --budget 5m
-    python bench/tune.py --keep runs    # and go on from there when it was cut off
+    python bench/tune.py --keep runs    # can be continued after an interruption
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def _gain(found: dict[str, Any]) -> str:
-    """As tune itself measured it."""
+    """The gain that tune itself measured."""
     gain = found["gain"]
     if gain is None:
         return "nothing is faster than what was given"
@@ -91,7 +91,7 @@ def _gain(found: dict[str, Any]) -> str:
 
 
 def _tuned(room: Path, knobs: dict[str, Value], budget: str) -> tuple[dict[str, Any], float]:
-    """What it says, and the seconds that it took."""
+    """Tune's result, and the seconds it took."""
     write_config(room / "given.py", knobs)
     command = [sys.executable, "-m", "nanopace", "tune", "given.py", f"--budget={budget}", "--json"]
     begin = time.monotonic()
@@ -100,7 +100,7 @@ def _tuned(room: Path, knobs: dict[str, Value], budget: str) -> tuple[dict[str, 
 
 
 def _sweep(room: Path, knobs: dict[str, Value], steps: int, knob: str | None) -> tuple[dict[str, Value], int, float]:
-    """The best, how many trials it took, and how long all of them together."""
+    """The best setting, the number of trials, and their total time."""
     config = TrainConfig(**knobs)  # type: ignore[arg-type]
     sequences = config.batch_size * config.gradient_accumulation_steps
     trials = [_trial(room, "first", knobs, steps)]
@@ -118,10 +118,10 @@ def _sweep(room: Path, knobs: dict[str, Value], steps: int, knob: str | None) ->
 
 
 def _trial(room: Path, name: str, settings: dict[str, Value], steps: int) -> Outcome:
-    """Run once, and kept."""
+    """Run a trial once and keep its result."""
     kept = {known: outcome for known, _, outcome in kept_results(room)}
     if name not in kept:
-        shutil.rmtree(room / name, ignore_errors=True)  # of one that was cut off
+        shutil.rmtree(room / name, ignore_errors=True)  # left by an interrupted trial
         kept[name] = run_trial(settings_of_trial(settings, steps), room / name, 600)
         keep_result(room, name, 0, kept[name])
     return kept[name]

@@ -1,14 +1,14 @@
-"""What `nanopace watch` costs the trainer before it: throughput, latency and memory, beside `tee`.
+"""What `nanopace watch` costs the trainer that writes to it: throughput, latency and memory, compared with `tee`.
 
-A producer writes nanoGPT's rows into a pipe, a consumer takes them, and between the two stands `tee /dev/null` or
-`nanopace watch`, in turns:
+A producer writes nanoGPT's rows to a pipe and a consumer reads them, with `tee /dev/null` or `nanopace watch` in
+between, in turns:
 
-    rate       100,000 lines a second for some seconds: how many really got through, and how long the producer was
-               held up. A pipe that is not slowed takes as long as tee's.
-    most       the same as fast as it goes
-    latency    200 rows a second, each with the moment in which it was written: how much later did it come out? Then
-               the same for rows among 100,000 lines a second
-    memory     the peak of `watch`, with a million rows
+    rate       100,000 lines per second for a few seconds: how many really got through, and how long the producer was
+               blocked. If `watch` does not slow the pipe down, it takes as long as tee.
+    most       the same, as fast as possible
+    latency    200 rows per second, each with the time when it was written: how much later does it come out? Then the
+               same for rows among 100,000 lines per second
+    memory     the peak of `watch` with a million rows
 
     python bench/watch.py              # about three minutes
 """
@@ -36,7 +36,7 @@ HEADER = (
 
 
 def rows(first: int, count: int, stamp: str = "") -> bytes:
-    """Rows with an evaluation every 500 iterations. A stamp stands behind a row, where a reader does not look."""
+    """Rows with an evaluation every 500 iterations. A timestamp goes at the end of a row, where readers ignore it."""
     lines = []
     for i in range(first, first + count):
         if i % 500 == 0:
@@ -49,7 +49,7 @@ def rows(first: int, count: int, stamp: str = "") -> bytes:
 
 
 class Pipeline:
-    """Producer, the program between, and a thread that takes what comes out."""
+    """The producer's end, the program in between, and a thread that reads its output."""
 
     def __init__(self, command: list[str]) -> None:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
@@ -87,7 +87,7 @@ class Pipeline:
 
 
 def begun(name: str) -> Pipeline:
-    """With its imports behind it."""
+    """A pipeline that has already finished its imports."""
     pipeline = Pipeline(BETWEEN[name])
     pipeline.write(HEADER.encode() + rows(0, 20))
     time.sleep(1.0)
@@ -95,7 +95,7 @@ def begun(name: str) -> Pipeline:
 
 
 def at_rate(name: str) -> tuple[float, float, list[float]]:
-    """Lines a second that came out, the share of the time that the producer was held up, and how late lines were."""
+    """Lines per second that came out, the share of time the producer was blocked, and how late lines were."""
     pipeline, each = begun(name), RATE // 100
     blocks = [rows(20 + each * number, each) for number in range(100 * SECONDS)]
     began_s, held_s, before = time.monotonic(), 0.0, pipeline.taken
@@ -116,7 +116,7 @@ def at_rate(name: str) -> tuple[float, float, list[float]]:
 
 
 def at_most(name: str) -> float:
-    """Lines a second, as fast as it goes."""
+    """Lines per second, as fast as possible."""
     pipeline, block = begun(name), rows(20, 20_000)
     began_s, before, turns = time.monotonic(), pipeline.taken, 200
     for _ in range(turns):
@@ -130,7 +130,7 @@ def at_most(name: str) -> float:
 
 
 def latency(name: str) -> list[float]:
-    """Of single rows, 200 a second."""
+    """The latency of single rows, at 200 per second."""
     pipeline = begun(name)
     for number in range(1000):
         pipeline.write(rows(20 + number, 1, f" @{time.monotonic():.6f}"))
@@ -140,7 +140,7 @@ def latency(name: str) -> list[float]:
 
 
 def memory_mb() -> float:
-    """The peak of watch, with a million rows at 100,000 a second."""
+    """The peak of watch with a million rows at 100,000 per second."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     pipeline = begun("watch")
     for number in range(100):

@@ -1,12 +1,12 @@
-"""Logs against a second, deliberately simple reader: every figure that differs by more than 2%.
+"""Compares nanopace with a second, deliberately simple log reader: prints every figure that differs by more than 2%.
 
 python bench/wild.py FOLDER [FOLDER ...]        # or single logs; plain or .gz
 python bench/wild.py --explained reasons.csv FOLDER
 
-The reader here shares no code with nanopace. It knows nanoGPT's rows, nanochat's, and those of their forks as far as a
-row names its iteration and its milliseconds; it does not know history: a restart, a fork's other clock or a second run
-in the file show as disagreements. Those that somebody has looked into stand in bench/data/wild.csv (log, figure,
-reason) and are listed with their reason. Exit status 1: there are others.
+This reader shares no code with nanopace. It knows the rows of nanoGPT, nanochat and their forks, if a row has its
+iteration and milliseconds. It knows nothing about history: a restart, a fork's different clock or a second run in the
+file shows up as a disagreement. Disagreements that have been investigated are in bench/data/wild.csv (log, figure,
+reason) and are listed with their reason. The exit status is 1 if there are others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KNOWN = {"nanogpt", "nanochat", "nanopace"}  # formats
 EXPLAINED = Path(__file__).parent / "data" / "wild.csv"
 
 NUMBER = r"(\d+\.?\d*|nan|inf)"
-# What a line is, and in its groups the iteration and what is printed of it: milliseconds and mfu, or the loss.
+# The kind of each line; its groups are the iteration and what is printed about it: milliseconds and mfu, or the loss.
 KINDS = {
     "row": re.compile(r"\biter (\d+): loss .*?\btime:? ?(\d+\.?\d*) ?ms(?:.*?mfu (-?\d+\.\d+)%)?"),
     "chat": re.compile(r"\bstep (\d+)(?:/\d+)? \(.*?\| dt: (\d+\.\d+)ms"),
@@ -44,7 +44,7 @@ Rows = list[tuple[int, list[float]]]
 
 
 def text_of(path: Path) -> str:
-    """A file's text; of a truncated archive what can be unpacked."""
+    """A file's text; from a truncated archive, as much as can be unpacked."""
     data = path.read_bytes()
     if data[:2] == b"\x1f\x8b":
         data = zlib.decompressobj(wbits=31).decompress(data)
@@ -52,7 +52,7 @@ def text_of(path: Path) -> str:
 
 
 def read_simply(text: str) -> list[Figures]:
-    """The figures of each run: a new one begins where iterations start again at 0 or 1."""
+    """The figures of each run. A new run begins where iterations start over at 0 or 1."""
     runs: list[list[Seen]] = [[]]
     tokens: list[float | None] = [None]
     told: float | None = None
@@ -99,7 +99,7 @@ def figures_of(lines: list[Seen], tokens: float | None) -> Figures:
 
 
 def costs(rows: Rows, at: set[int], plain: list[int]) -> Iterator[float]:
-    """What each evaluation row takes more than the plain rows next to it; the first row is none."""
+    """How much longer each evaluation row takes than the plain rows near it; the first row does not count."""
     for k, (iteration, values) in enumerate(rows):
         near = [rows[j][1][0] for j in plain if abs(j - k) <= 5]
         if k and iteration in at and near:
@@ -107,14 +107,14 @@ def costs(rows: Rows, at: set[int], plain: list[int]) -> Iterator[float]:
 
 
 def steady_mfu(rows: Rows, step_ms: float) -> float | None:
-    """nanoGPT prints m_t = 0.9 m_(t-1) + 0.1 W / dt_t: the W that fits what is printed best, over the usual step."""
+    """nanoGPT prints m_t = 0.9 m_(t-1) + 0.1 W / dt_t: the W that best fits the printed values, over a typical step."""
     above = below = inverse = known = 0.0
     begun = fresh = False
     for _, (ms, mfu) in rows:
         if not mfu > 0 or ms <= 0:
             begun, fresh = False, True
             continue
-        if not begun:  # after -100% the first is the row's own; in an excerpt it is what it is
+        if not begun:  # after -100%, the first value is the row's own; in an excerpt, it is already smoothed
             begun, inverse, known = True, 1 / ms if fresh else 0.0, 0.0
             known = 0.0 if inverse else mfu
         else:
@@ -125,7 +125,7 @@ def steady_mfu(rows: Rows, step_ms: float) -> float | None:
 
 
 def told(diagnosis: Diagnosis) -> dict[str, float | None]:
-    """The same figures as nanopace has them. An evaluation with its checkpoint, since the simple one knows no other."""
+    """The same figures from nanopace. Evaluations include their checkpoint, as the simple reader counts them."""
     evaluations, checkpoints = diagnosis.evaluations, diagnosis.checkpoints
     each = evaluations.each_ms
     if each is not None and not evaluations.contains_checkpoint and checkpoints.each_ms is not None:
@@ -143,7 +143,7 @@ def told(diagnosis: Diagnosis) -> dict[str, float | None]:
 
 
 def compared(simple: list[Figures], diagnoses: list[Diagnosis]) -> Iterator[tuple[str, float, float]]:
-    """(figure, by the simple reader, by nanopace) of every figure that both have."""
+    """(name, simple reader's value, nanopace's value) of every figure that both have."""
     if len(simple) != len(diagnoses):
         yield "runs", len(simple), len(diagnoses)
     by_rows = {diagnosis.source.rows: diagnosis for diagnosis in diagnoses}

@@ -23,22 +23,22 @@ from nanopace.diagnosis import invariants
 
 from .sources.nanochat_logs import Program, speedrun
 
-# A busy core is slow, and no property is about that. CI tries the same examples every time, so that only a change can
-# break it; everywhere else they are new ones each time, which finds more.
+# A busy core is slow, which no property is about. CI tries the same examples every time, so that only a change can
+# break it; elsewhere they are new each time, which finds more.
 settings.register_profile("side by side", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("side by side")
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: the tests run side by side, one to a core
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tests run in parallel, one per core
 if not Path("/proc/driver/nvidia/version").exists():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is: without a card its kernels run as Python
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # before importing triton: its kernels then run as Python
 
-invariants.strict = True  # a figure that cannot be fails the test, instead of being left out
+invariants.strict = True  # an impossible figure fails the test instead of being left out
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="session")
 def shared_logs() -> Path:
-    """Real logs that stand beside a working copy; a fresh clone has none."""
+    """Real logs next to a working copy; a fresh clone has none."""
     folder = ROOT.parent / "shared" / "logs"
     if not folder.is_dir():
         pytest.skip("no real logs beside this working copy")
@@ -47,7 +47,7 @@ def shared_logs() -> Path:
 
 @pytest.fixture
 def write_speedrun(tmp_path: Path) -> Callable[..., str]:
-    """Writes what nanochat's programs print, each given by what it is like, and returns the path."""
+    """Writes what nanochat's programs print, given a description of each, and returns the path."""
 
     def write(name: str, *programs: dict[str, Any]) -> str:
         path = tmp_path / name
@@ -63,7 +63,7 @@ def _untraced() -> Iterator[coverage.Coverage | None]:
     measuring = coverage.Coverage.current()
     if measuring is not None:
         measuring.stop()
-        measuring._warn_preimported_source = False  # else it stumbles over torch's modules when it starts again
+        measuring._warn_preimported_source = False  # otherwise it fails on torch's modules when it restarts
     try:
         yield measuring
     finally:
@@ -73,14 +73,14 @@ def _untraced() -> Iterator[coverage.Coverage | None]:
 
 @pytest.fixture
 def untraced() -> Iterator[None]:
-    """For what is timed, since it is not coverage that is, and for long work whose lines shorter tests run, too."""
+    """For timed code, so that coverage is not timed, and for long work whose lines shorter tests run, too."""
     with _untraced():
         yield
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Most of it is pytest, which rewrites every assert. Our own modules run their first lines before that."""
+    """Most of the work is pytest's, which rewrites every assert. Our own modules run their first lines before that."""
     with _untraced() as measuring:
         if measuring is not None and not xdist.is_xdist_controller(session):
             import torch  # noqa: F401 (thousands of files, and none of them ours)
@@ -95,7 +95,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """A property runs a hundred times, and with luck, what plain tests run once and surely: those are measured."""
+    """Coverage measures plain tests, not properties, which run the same lines a hundred times, and only by luck."""
     if not is_hypothesis_test(getattr(item, "obj", None)):
         return (yield)
     with _untraced():
@@ -104,7 +104,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 # --- `make test-quick`: the unit tests alone -------------------------------------------------------------------------
 
-# How the names of tests begin that nearly all train, or start processes or a browser; others are marked where they are.
+# Prefixes of tests that nearly all train, or start processes or a browser; others are marked individually.
 SLOW = (
     *("browser/", "frozen/", "nanogpt_readme/", "power/"),
     *("train/test_", "train/fused/", "train/loop/", "train/kernels/test_targets.py", "train/models/test_recipes.py"),
@@ -135,7 +135,7 @@ def _is_slow(name: str) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """What is slow as a whole need not even be imported."""
+    """Files with only slow tests need not even be imported."""
     slow = collection_path.suffix == ".py" and _is_slow(collection_path.relative_to(ROOT).as_posix())
     return True if slow and _quick_only(config) else None
 
@@ -150,7 +150,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def unit_tests_start_no_process(pytestconfig: pytest.Config) -> Iterator[None]:
-    """In the quick run, what comes to start one ends there, as skipped."""
+    """In the quick run, a test that tries to start a process is skipped at that point."""
 
     def skip(*_: object, **__: object) -> None:
         pytest.skip("starts a process")
@@ -171,7 +171,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """What the quick run has is quick, or fails there."""
+    """A test in the quick run fails if it is slow."""
     result = yield
     took = time.process_time() - item.stash[_began]
     if _quick_only(item.config) and took > MOST_CPU_S:

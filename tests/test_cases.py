@@ -1,7 +1,7 @@
 """The questions that real logs raised, and their answers, worked out by hand.
 
-Each case stands twice: on the real log where it lies beside the working copy, and on the example log of the same
-figures that the project owns. What a person would type is what runs here.
+Each case runs twice: on the real log, if it is next to the working copy, and on the project's own example log with the
+same figures. The tests run what a user would type.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ def test_the_knobs_are_nanogpts() -> None:
 
 
 def test_every_knob_is_classified() -> None:
-    """By what it can change and what it belongs to: compare, ablate, infer and a run that goes on all rely on it."""
+    """By what it can change and what it belongs to: compare, ablate, infer and resumed runs all rely on it."""
     nanogpts = {name for name, knob in KNOBS.items() if knob.nanogpt}
     assert nanogpts == {
         *("out_dir", "eval_interval", "log_interval", "eval_iters", "eval_only", "always_save_checkpoint", "init_from"),

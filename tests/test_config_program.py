@@ -1,4 +1,4 @@
-"""Config files are followed and never run: what is calculated, passed over with a note, or refused with its line."""
+"""Config files are interpreted and never run: what is computed, skipped with a note, or refused with its line."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_line_inside_a_long_statement() -> None:
 
 
 def noted(text: str) -> tuple[dict[str, object], tuple[str, ...]]:
-    """What `train` makes of a file, and what it tells the person."""
+    """What `train` reads from a file, and the notes it prints."""
     program = Program.with_defaults()
     program.follow(ast.parse(text), text, "c.py")
     return {name: value for name, value in program.values.items() if name in KNOBS}, program.notes
@@ -200,7 +200,7 @@ decay_lr = False
 
 
 def test_only_who_trains_among_nanogpt_s_defaults_calculates_with_them() -> None:
-    """The log of a run may have had flags before its config."""
+    """In a run's log, flags may have come before its config."""
     assert read_config_text("min_lr = learning_rate / 10", "c.py", to_train=True)
     with pytest.raises(ConfigError, match="line 1"):
         read_config_text("min_lr = learning_rate / 10", "c.py")

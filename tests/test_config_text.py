@@ -1,4 +1,4 @@
-"""Config files and overrides as people write them: read within bounds, and errors that name file, line and knob."""
+"""Config files and overrides as people write them: read within bounds, with errors that name file, line and knob."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_no_text_takes_long(text: str) -> None:
 
 
 def test_braces_are_counted_before_anything_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python 3.11 needs the square of the time for an f-string, whatever we make of it afterwards."""
+    """Python 3.11 takes quadratic time to parse an f-string, whatever we do with it afterwards."""
     assert read_config_text("x = f'" + "{1}" * 1000 + "'", "c.py") == {"x": "1" * 1000}
     monkeypatch.setattr(ast, "parse", lambda *_: pytest.fail("parsed"))
     with pytest.raises(ConfigError, match="too large"):
@@ -166,7 +166,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_a_pipe_is_read_as_far_as_somebody_writes_into_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shell gives one for `<(...)`, and a directory of somebody else may hold one."""
+    """A shell passes one for `<(...)`, and an untrusted directory may contain one."""
     pipe = tmp_path / "config.py"
     os.mkfifo(pipe)
 

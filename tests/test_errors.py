@@ -1,4 +1,4 @@
-"""Messages that are English and can be said in another language."""
+"""Messages that are English and can be translated."""
 
 from __future__ import annotations
 

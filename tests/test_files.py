@@ -1,4 +1,4 @@
-"""What is written is there whole or not at all, and leaves nothing behind."""
+"""Files are written completely or not at all, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_device_without_an_end_is_no_file() -> None:
 
 @pytest.fixture
 def nested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Deeper than Python's own recursion goes, which is why Python cannot remove it either."""
+    """Deeper than Python's recursion limit, which is why Python cannot remove it either."""
     with monkeypatch.context() as there:
         there.chdir(tmp_path)
         for _ in range(1300):
@@ -179,7 +179,7 @@ def test_a_walk_leaves_out_what_the_caller_does(tmp_path: Path) -> None:
 
 def test_whatever_has_a_name_can_be_removed(tmp_path: Path) -> None:
     (tmp_path / "victim").mkdir()
-    os.mkfifo(tmp_path / "pipe")  # which nobody waits for
+    os.mkfifo(tmp_path / "pipe")  # must not be waited for
     (tmp_path / "link").symlink_to("victim")
     (tmp_path / "file").touch()
     (tmp_path / "folder/below").mkdir(parents=True)

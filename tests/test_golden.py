@@ -1,4 +1,4 @@
-"""The Diagnosis of every example log, number by number: a refactoring must leave it as it is."""
+"""The Diagnosis of every example log, number by number: a refactoring must not change it."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ ANYTHING = st.recursive(
 @settings(max_examples=300, deadline=None)
 @given(ANYTHING)
 def test_what_is_known_is_what_python_would_have(text: str) -> None:
-    """It may be given up, as rows cannot be compared here; but it is never anything else."""
+    """A value may be given up, since lists cannot be compared here; but it is never wrong."""
     try:
         tree = ast.parse(text, mode="eval").body
         found = evaluate(tree, NAMES)
@@ -139,9 +139,7 @@ def test_a_name_of_the_file_hides_a_function() -> None:
 
 
 def test_all_the_text_that_is_made_is_bounded() -> None:
-    """A text of 4096 letters, put together anew in every line, would fill the memory a thousand times faster than it is
-    written.
-    """
+    """A text of 4096 letters, built in every line, would fill memory a thousand times faster than it is written."""
     known: dict[str, object] = {"x": "a" * 4000}
     evaluator = Evaluator(known)
     made = 0

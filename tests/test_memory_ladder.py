@@ -1,4 +1,4 @@
-"""The table of memory steps, and that nobody else keeps one."""
+"""The table of memory steps, and that there is no second one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_the_optimizer_keeps() -> None:
 
 
 def test_steps_have_their_names_from_the_table() -> None:
-    """What asks for one by name is what does it: a new step is not to be added to lists elsewhere."""
+    """Only the code that performs a step names it: a new step need not be added to lists elsewhere."""
     asking = re.compile(r"\"(hidden|averages|gradients)\" (not )?in ")
     found = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py") if asking.search(path.read_text())}
     assert found == {"train/fused/model.py"}

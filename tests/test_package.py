@@ -1,6 +1,6 @@
-"""The wheel and the sdist: what is in them, and that they work in environments that have what they ask for and no more.
+"""The wheel and the sdist: what is in them, and that they work in environments with only what they require.
 
-Nothing is downloaded. The packages that the wheel's metadata asks for are links to the ones installed here; pip then
+Nothing is downloaded. The packages that the wheel's metadata requires are links to the ones installed here; pip then
 installs the wheel without an index, and fails if anything is missing.
 """
 
@@ -203,7 +203,7 @@ def test_the_analyst_writes_a_page(analyst: Environment) -> None:
 
 
 def test_the_analyst_imports_nothing_undeclared(analyst: Environment) -> None:
-    """Each of its modules can be imported, and `python -m nanopace` finds its way."""
+    """Each of its modules can be imported, and `python -m nanopace` works."""
     program = f"""
 import importlib, pkgutil, nanopace
 for module in pkgutil.walk_packages(nanopace.__path__, "nanopace.", onerror=lambda name: None):

@@ -1,4 +1,4 @@
-"""The workflows, the forms for issues and the Dockerfiles: nothing here runs them, so they are at least read."""
+"""The workflows, the issue forms and the Dockerfiles: nothing here runs them, so they are at least parsed."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def copied(path: Path) -> list[tuple[str, str]]:
 
 
 def ignored(name: str) -> bool:
-    """As .dockerignore has it: the last line that matches decides."""
+    """Whether .dockerignore excludes it: the last matching line decides."""
     last = True
     for line in (ROOT / ".dockerignore").read_text().splitlines():
         if line and not line.startswith("#") and fnmatch.fnmatch(name, line.removeprefix("!")):

@@ -1,4 +1,4 @@
-"""What the package says about itself, in pyproject.toml and beside it, and whether it agrees."""
+"""The package's metadata, in pyproject.toml and elsewhere, and whether it agrees."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 REPOSITORY: str = PROJECT["urls"]["Repository"]
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-# Modules that come with a package of another name. _typeshed is for the type checker alone, and callbacks for other
-# trainers are imported by whoever has those.
+# Modules that come with a package of another name. _typeshed is only for the type checker, and callbacks for other
+# trainers are imported only where those are installed.
 COMES_WITH = {"markupsafe": "jinja2", "re2": "google-re2", "triton": "torch", "huggingface_hub": "tokenizers"}
 NOT_OURS_TO_ASK = {"_typeshed", "lightning", "pytorch_lightning", "transformers"}
 
@@ -41,7 +41,7 @@ def tool(name: str) -> Any:
 
 
 class Addresses(HTMLParser):
-    """What a page links to and shows, and the anchors it has."""
+    """A page's links, images and anchors."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ def test_the_notes_of_a_release_are_its_section() -> None:
 
 
 def test_everything_imported_is_declared() -> None:
-    """Also what is imported late, inside of a function."""
+    """Including late imports inside a function."""
     extras = [each for name, each in PROJECT["optional-dependencies"].items() if name != "dev"]
     declared = {Requirement(each).name for each in sum(extras, PROJECT["dependencies"])}
     imported: set[str] = set()

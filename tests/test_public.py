@@ -1,4 +1,4 @@
-"""The names and signatures that other people's code relies on. Whatever changes here is a break, and is announced."""
+"""The names and signatures that other people's code relies on. Any change here is breaking, and must be announced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Record is a frozen slotted dataclass, to every one who asks."""
+"""A Record behaves like a frozen slotted dataclass."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_it_completes_itself() -> None:
 
 
 def imported_by(*arguments: str) -> set[str]:
-    """The modules that a command of the analyst needs for its answer."""
+    """The modules that a command of the analyst imports."""
     program = "import sys; from nanopace.cli.main import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
     command = [sys.executable, "-c", program, *arguments]
     bare = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}  # it imports, too

@@ -1,4 +1,4 @@
-"""What a terminal or a full disk does to a log does not change what is said about the rows that are left."""
+"""What a terminal or a full disk does to a log does not change what is said about the remaining rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def log(name: str) -> bytes:
 
 
 def explained(data: bytes) -> str | None:
-    """The whole Diagnosis as text, or None where no row is left."""
+    """The complete Diagnosis as text, or None if no row is left."""
     try:
         runs = open_runs(io.BytesIO(data))
     except NanopaceError:
@@ -57,7 +57,7 @@ def test_cutting_leaves_the_whole_rows(name: str, data: st.DataObject) -> None:
     cut = data.draw(st.integers(min_value=0, max_value=len(text)), label="cut")
     start = text.rfind(b"\n", 0, cut) + 1
     whole = text[:start]
-    # A row or an evaluation has a fixed number of decimals: it is whole if it lacks nothing but its newline.
+    # A row or an evaluation has a fixed number of decimals: it is complete if it lacks only its newline.
     if text[cut : cut + 1] == b"\n" and text[start:cut].startswith((b"iter ", b"step ")):
         whole = text[: cut + 1]
     assert explained(text[:cut]) == explained(whole)

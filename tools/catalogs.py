@@ -1,7 +1,7 @@
-"""Collect every text of the source, bring the catalogues up to date, compile them: `make catalogs`.
+"""Collect all texts from the source, update the catalogues, and compile them: `make catalogs`.
 
-A new text appears in each .po with an empty translation; write it there and run this again. Texts that the source no
-longer has are dropped. The compiled .mo files are committed, so that nothing but Python is needed to install nanopace.
+A new text appears in each .po with an empty translation; fill it in and run this again. Texts that are no longer in the
+source are dropped. The compiled .mo files are committed, so that installing nanopace needs nothing but Python.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "nanopace"
 LOCALE = SOURCE / "wording" / "locale"
 LANGUAGES = tuple(language for language in numbers.LANGUAGES if language != "en")
 
-UNDATED = datetime(2026, 1, 1, tzinfo=UTC)  # so that a run that changes no text changes no file
+UNDATED = datetime(2026, 1, 1, tzinfo=UTC)  # fixed, so that files only change when a text does
 
 ERRORS = (
     "NanopaceError", "UsageError", "InputError", "NotALog", "ConfigError", "OutputError",
@@ -37,7 +37,7 @@ KEYWORDS = {
 
 
 def collect() -> Catalog:
-    """Every text that the source passes to one of the keywords."""
+    """All texts that the source passes to one of the keywords."""
     catalog = Catalog(project="nanopace", charset="utf-8")
     found = extract_from_dir(SOURCE, method_map=[("**.py", "python")], keywords=KEYWORDS)
     for filename, _, text, _, _ in sorted(found, key=lambda message: (message[0], message[1])):
@@ -48,7 +48,7 @@ def collect() -> Catalog:
 
 
 def help_of_commands() -> Iterator[tuple[str, str]]:
-    """Every text of every --help, by the parsers themselves; and argparse's own."""
+    """All texts of every --help, from the parsers themselves, and argparse's own."""
     for name in COMMANDS:
         yield from ((f"cli/commands/{name}.py", text) for text in help_texts(make_parser(name)[0]))
     yield from (("cli/main.py", text) for text in help_texts(make_top_parser()))
@@ -60,7 +60,7 @@ def po_file(language: str) -> Path:
 
 
 def read(language: str) -> Catalog:
-    """A language's catalogue as it is in the repository."""
+    """A language's catalogue in the repository."""
     with po_file(language).open("rb") as file:
         return read_po(file, locale=language, domain="nanopace")
 

@@ -1,6 +1,6 @@
-"""Write the ready configs of the common cards anew, by `nanopace recommend`: `make configs`, after a change of that.
+"""Rewrite the ready configs for common cards with `nanopace recommend`: `make configs`, after a change to it.
 
-configs/shakespeare_char.py is written by hand, and stays.
+configs/shakespeare_char.py is written by hand and stays as it is.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def examples() -> dict[str, str]:
 
 
 def refreshed(page: str) -> str:
-    """The page with every example as it is worded today."""
+    """The page with every example in its current wording."""
     said = examples()
     return _LINE.sub(lambda line: f'- <a id="{line[1]}"></a>`{line[1]}`: {said[line[1]]}', page)
 

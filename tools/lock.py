@@ -1,11 +1,11 @@
-"""Write constraints.txt anew: every version that we test with, and the hashes of its files.
+"""Rewrite constraints.txt: every version that we test with, and the hashes of its files.
 
-    python tools/lock.py            # the versions stay, what a new dependency needs is added
-    python tools/lock.py --upgrade  # the newest of everything
+    python tools/lock.py            # keep the versions, add what new dependencies need
+    python tools/lock.py --upgrade  # the newest versions of everything
 
-uv does the work, for every platform. Left out is what only torch for CUDA brings along: it pins those itself, and where
-a CPU build of torch is installed they would come to gigabytes for nothing. That build has a hash of its own, which uv
-does not know: it is taken from the file that pip finds here.
+uv does the work, for every platform. Packages that only torch for CUDA needs are left out: it pins them itself, and
+they would add gigabytes to a CPU build of torch for nothing. That build has its own hash, which uv does not know: it is
+taken from the file that pip finds here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TORCH = re.compile(r"(?m)^torch==[\w.]+")
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         build = Path(folder, "build.in")
-        build.write_text("hatchling\neditables\n")  # what builds the package
+        build.write_text("hatchling\neditables\n")  # needed to build the package
         keeps = ["--upgrade"] if "--upgrade" in sys.argv[1:] else ["--constraint", str(_versions(Path(folder)))]
         command = ["uv", "pip", "compile", "pyproject.toml", str(build), "--extra", "dev", "--universal", *keeps]
         command += ["--python-version", "3.11", "--generate-hashes", "--no-header", "--no-annotate", "--quiet"]

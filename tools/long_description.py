@@ -1,6 +1,6 @@
-"""The README as the package index shows it. hatchling calls this when it builds: see pyproject.toml.
+"""The README for the package index. hatchling calls this when it builds: see pyproject.toml.
 
-The index has the text and none of the files, so each relative link becomes the address of that file in the release.
+The index has the text but none of the files, so each relative link becomes the address of that file in the release.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class LongDescription(MetadataHookInterface):
 
 
 def with_absolute_links(text: str, repository: str, revision: str) -> str:
-    """Links outside code lead to the files of that revision; links within the page stay as they are."""
+    """The text with links outside code pointing to the files of that revision; links within the page stay."""
 
     def absolute(found: re.Match[str]) -> str:
         _, before, target = found.groups()

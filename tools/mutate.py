@@ -1,11 +1,11 @@
-"""Put small mistakes into the source, one at a time, and see which of them no test notices (docs/mutation.md).
+"""Put small mistakes into the source, one at a time, and see which ones no test notices (docs/mutation.md).
 
     python tools/mutate.py --room diagnosis ledger            # 60 mutants of each, drawn at random, on all cores
     python tools/mutate.py --room train/checkpoint --count 200 --seed 7
-    python tools/mutate.py --room ledger --again              # after new tests: its survivors once more
+    python tools/mutate.py --room ledger --again              # after new tests: try its survivors again
 
-A room is how a path below src/nanopace begins. Results are kept in .mutate/, so that a run that was interrupted goes on
-where it was. Survivors that do not matter are in tests/mutants.toml, with the reason, and do not count.
+A room is the beginning of a path below src/nanopace. Results are kept in .mutate/, so that an interrupted run continues
+where it stopped. Survivors that do not matter are in tests/mutants.toml with the reason, and do not count.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from mutation.coverage_map import PACKAGE
 from mutation.judging import Verdict, judge, read_verdicts
 from mutation.operators import Mutant, mutants_of
 
-MEASURE_S = 900  # for one file of tests
+MEASURE_S = 900  # for one test file
 
-Excuse = tuple[str, str, str, int]  # file, line, change, and the how manieth of this change in lines like this
+Excuse = tuple[str, str, str, int]  # file, line, change, and its number among equal changes in equal lines
 
 
 def main() -> int:
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def sample(root: Path, room: str, count: int, seed: int) -> list[Mutant]:
-    """`count` of all mutants of the files whose path begins like this, the same ones for the same seed."""
+    """`count` mutants of the files whose path begins with `room`; the same seed draws the same ones."""
     every: list[Mutant] = []
     for file in sorted((root / PACKAGE).rglob("*.py")):
         path = file.relative_to(root / PACKAGE).as_posix()
@@ -72,7 +72,7 @@ def sample(root: Path, room: str, count: int, seed: int) -> list[Mutant]:
 
 
 def read_excuses(root: Path) -> Iterator[tuple[Excuse, str]]:
-    """Survivors that do not matter, and why."""
+    """The survivors that do not matter, and why."""
     file = root / "tests" / "mutants.toml"
     for entry in tomllib.loads(file.read_text())["mutant"] if file.exists() else ():
         yield (entry["file"], entry["line"], entry["change"], entry.get("nth", 0)), entry["why"]
@@ -128,7 +128,7 @@ def _measure(cache: Path, file: str, done: Callable[[], None], copy: Path) -> Jo
 
 
 class _Done:
-    """Counts what is done, and shows it: no thread draws it, since the process forks."""
+    """Counts what is done and shows it, without a drawing thread, since the process forks."""
 
     def __init__(self, progress: Progress, what: str, total: int) -> None:
         self.progress, self.what, self.began, self.drawn, self.found = progress, what, time.monotonic(), 0.0, 0

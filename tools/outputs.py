@@ -1,8 +1,8 @@
-"""Refresh what README.md and docs show of the program: `make outputs`, after a change of the reports or of a knob.
+"""Refresh the program output in README.md and docs: `make outputs`, after a change to the reports or a knob.
 
-A console block holds a command and the first lines that it prints. A text block holds one section of a report, found by
-its title: in what the last command above it printed, else in that of an earlier one. `<!-- of: COMMAND -->` right above
-a block names another command. docs/knobs.md is the table of config.py.
+A console block holds a command and the first lines it prints. A text block holds one section of a report, found by its
+title in the output of the last command above it, or else of an earlier one. `<!-- of: COMMAND -->` right above a block
+names another command. docs/knobs.md is the table in config.py.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BLOCK = re.compile(
 
 
 def output(command: str) -> list[str]:
-    """What a command prints into a pipe, as paragraphs."""
+    """What a command prints to a pipe, as paragraphs."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.chdir(ROOT):
         os.environ.update(LC_ALL="C", COLUMNS="80")
@@ -37,7 +37,7 @@ def output(command: str) -> list[str]:
 
 
 def section(paragraphs: list[str], title: str) -> str | None:
-    """The paragraph of that title, and those that follow without one."""
+    """The paragraph with that title, and the untitled ones after it."""
     start = next((i for i, text in enumerate(paragraphs) if text.split("\n")[0] == title), None)
     if start is None:
         return None
@@ -48,9 +48,9 @@ def section(paragraphs: list[str], title: str) -> str | None:
 
 
 def refreshed(page: str) -> str:
-    """The page with every block as it is printed today."""
+    """The page with the current output in every block."""
     printed: dict[str, list[str]] = {}
-    shown: list[str] = []  # the commands of console blocks so far
+    shown: list[str] = []  # the commands in console blocks so far
 
     def paragraphs(command: str) -> list[str]:
         if command not in printed:
@@ -73,7 +73,7 @@ def refreshed(page: str) -> str:
 
 
 def knobs_page() -> str:
-    """Every knob, as the table in config.py has it."""
+    """Every knob in the table in config.py."""
     opening = """# Every knob
 
 Knobs have nanoGPT's names, in config files and as flags: `nanopace train config.py --batch_size=8`. `make outputs`

@@ -1,4 +1,4 @@
-"""Make the pictures of README and docs anew: the live page and a report, light and dark.
+"""Retake the screenshots in README and docs: the live page and a report, light and dark.
 
 python tools/pictures.py        # needs chromium and playwright
 """
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES, IMAGES = ROOT / "examples", ROOT / "docs" / "images"
 NANOPACE = (sys.executable, "-m", "nanopace")
 OPTIONS = ("--gpu=RTX 4070", f"--config={EXAMPLES / 'narrow.py'}", "--lang=en")
-SHARE_DONE = 0.7  # of the run on the live page
+SHARE_DONE = 0.7  # of the run shown on the live page
 
 
 def main() -> None:
@@ -50,7 +50,7 @@ def _picture(browser: Browser, address: str, name: str) -> None:
 
 @contextmanager
 def _live(directory: Path) -> Iterator[str]:
-    """A run that is not at its end yet, as far as anybody can see."""
+    """Serve a run that looks unfinished; yield the page's address."""
     rows = (EXAMPLES / "narrow.log").read_text().splitlines(keepends=True)
     log = directory / "narrow.log"
     log.write_text("".join(rows[: int(SHARE_DONE * len(rows))]))

@@ -1,4 +1,4 @@
-"""What mkdocs.yml cannot say: the pages of two folders, and links to files outside of docs/."""
+"""What mkdocs.yml cannot express: the pages of two folders, and links to files outside docs/."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OUTSIDE = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)\s#]*)(#[^)\s]*)?\)")
 
 
 def repository() -> str | None:
-    """The address of the source code, as pyproject.toml has it."""
+    """The address of the source code, from pyproject.toml."""
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"].get("urls", {})
     address = next((urls[name] for name in ("Repository", "Source", "Homepage") if name in urls), None)
     return address.rstrip("/") if address else None
@@ -31,7 +31,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links to the source lead to the repository; where its address is unknown, their text stays."""
+    """Point links to the source at the repository; if its address is unknown, keep only their text."""
     folder = posixpath.join("docs", posixpath.dirname(page.file.src_uri))
     address = repository()
 

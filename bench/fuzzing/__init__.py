@@ -1,1 +1,1 @@
-"""The parts of bench/fuzz.py: what is thrown at nanopace, and the processes in which it is (docs/fuzzing.md)."""
+"""The parts of bench/fuzz.py: what it throws at nanopace, and the processes that run it (docs/fuzzing.md)."""

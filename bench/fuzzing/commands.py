@@ -1,4 +1,4 @@
-"""Commands as a person types them, in this process: every flag with values that nobody would give, and config files."""
+"""Runs commands in this process as if they had been typed: every flag with absurd values, and config files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from random import Random
 from fuzzing.hostile import NUMBERS, WORDS, spoil
 from fuzzing.worker import Wrong
 
-CODES = (0, 2, 130)  # that are documented; 141 has no pipe here, and 1 only a disk that fails, or a gate
+CODES = (0, 2, 130)  # documented exit codes; 141 needs a pipe, and 1 a failing disk or a gate
 OF_GATE = (1, 3)
 _LINES = (
     *("batch_size = 8", "a = 2**16 // 3", "b = (a, [a, -a])", "max_iters = f'{1}{2}'", "learning_rate = 6e-4 # so"),
@@ -51,7 +51,7 @@ _LINES = (
 
 
 def call(arguments: list[str]) -> None:
-    """One command in this process. Wrong: a traceback that was shown, or an exit code that is not documented."""
+    """Run one command in this process; raise Wrong for a printed traceback or an undocumented exit code."""
     from nanopace.cli.main import main
 
     out, err = io.StringIO(), io.StringIO()
@@ -73,7 +73,7 @@ _BASES = {
     "explain": ("log.txt",),
     "compare": ("log.txt", "log.txt"),
     "gate": ("log.txt", "log.txt", "--slower=1%"),
-    "watch": ("log.txt", "no-second-log"),  # refused once its flags are read: it would wait for more
+    "watch": ("log.txt", "no-second-log"),  # refused after its flags are read: otherwise it would wait for more
     "recommend": ("--gpu=4090",),
     "train": ("config.py", "--max_iters=1", "--no-report"),
     "prepare": ("text/a.txt", "--tokenizer=bytes", "--out=made"),
@@ -81,22 +81,22 @@ _BASES = {
     "convert": ("out", "made"),
     "verify": ("out",),
     "cards": (),
-    "tune": ("nowhere.py",),  # without a config that is there, no trial is begun
+    "tune": ("nowhere.py",),  # without an existing config, no trial starts
     "ablate": ("nowhere.py", "config.py"),
 }
-_AMOUNTS = {  # flags that say how much there is to do
+_AMOUNTS = {  # flags that set the amount of work
     "train": ("_iters", "_interval", "n_layer", "n_embd", "_size", "_steps"),
     "sample": ("--num", "_samples", "--tokens", "_tokens"),
 }
 _OFTEN = ("explain", "compare", "gate", "recommend", "cards", "tune", "ablate") * 4  # quick ones
-_AS_HANDED_OVER = {0: "\x01", 0xD800: "\udc80"}  # the system gives no NUL, and a byte that is no UTF-8 like this
-# A network, other processes, everything this machine has, and a server that runs until Ctrl-C:
+_AS_HANDED_OVER = {0: "\x01", 0xD800: "\udc80"}  # the system passes no NUL, and a byte that is not UTF-8 like this
+# These use the network, other processes, all of this machine, or a server that runs until Ctrl-C:
 _NEVER = ("--download", "--gpus", "--wandb_log", "--auto", "--web", "--open")
 
 
 @cache
 def _flags(command: str) -> tuple[tuple[str, bool], ...]:
-    """The flags of a command, and whether they take a value."""
+    """A command's flags, and whether they take a value."""
     import argparse
     import importlib
 
@@ -113,14 +113,14 @@ def make_flags(dice: Random) -> bytes:
         flag, valued = dice.choice(_flags(command))
         hostile = dice.choice(NUMBERS if dice.random() < 0.6 else WORDS)
         if flag.endswith(_AMOUNTS.get(command, ())) and _is_much(hostile):
-            hostile = "1"  # else it does what was asked for
+            hostile = "1"  # otherwise it would do all that work
         arguments.append(f"{flag}={hostile}" if valued or dice.random() < 0.1 else flag)
     if dice.random() < 0.1:
         word = dice.choice(WORDS)
         kept = (
             len(_BASES["sample"]) if command == "sample" else int("nowhere.py" in arguments)
-        )  # else it works for long
-        word = "." if word == "/" else word  # that is all that this disk has
+        )  # otherwise it would run for long
+        word = "." if word == "/" else word  # "/" is the whole disk
         arguments[dice.randrange(kept, len(arguments)) :] = [word]
     if dice.random() < 0.1:
         arguments = ["--lang", dice.choice(("de", "xx", "")), command, *arguments]

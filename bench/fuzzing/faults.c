@@ -1,10 +1,10 @@
-/* Calls that fail, for the process into which this is loaded with LD_PRELOAD, and what it starts.
+/* Makes system calls fail in the process that loads this with LD_PRELOAD, and in its children.
  *
  * FAULT_UNDER  only for files below this directory
  * FAULT_CALL   write, fsync, rename, open, mmap or ftruncate
- * FAULT_ERROR  the errno; 0: a write that takes half of what it is given
- * FAULT_AFTER  so many calls that succeed before
- * FAULT_TIMES  so many that fail; the disk is well again afterwards
+ * FAULT_ERROR  the errno; 0 makes a write take only half of its bytes
+ * FAULT_AFTER  how many calls succeed first
+ * FAULT_TIMES  how many calls then fail; after that, the disk works again
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -41,7 +41,7 @@ static int is_below(int fd) {
     return below(path);
 }
 
-/* Whether this call is one that fails; errno is set if so. */
+/* Whether this call is to fail; if so, errno is set. */
 static int fails(const char *call, int concerned) {
     const char *wanted = getenv("FAULT_CALL");
     if (!concerned || !wanted || strcmp(call, wanted)) return 0;

@@ -1,6 +1,6 @@
-"""Real commands whose disk fails under them, or which are killed: afterwards what is there is whole, and it goes on.
+"""Runs real commands on a failing disk, or kills them: afterwards all files must be intact, and the command continue.
 
-The faults come from faults.c, which is compiled where there is a C compiler; without one, only signals are left.
+The faults come from faults.c, which is compiled if there is a C compiler; without one, only signals are tested.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from fuzzing.trees import lay_out
 from fuzzing.worker import Wrong
 
-LAST = 10  # step that is saved: max_iters is done, too, as in nanoGPT
+LAST = 10  # the last saved step: step max_iters is done, too, as in nanoGPT
 RESCUE = "rescue"  # a directory whose disk never fails
 _LONGEST_S = 150
 _TRAIN = ("train", "config.py", f"--max_iters={LAST - 1}", "--eval_interval=3", "--no-report", "--out_dir=under/out")
@@ -111,14 +111,14 @@ def _run(
             process.wait()
             raise Wrong(f"{arguments[0]} hangs under {fault}") from None
     text = (here / "said").read_text(errors="replace")
-    # Python's own words where a signal comes before nanopace has been imported are not nanopace's.
+    # If a signal comes before nanopace is imported, the traceback is Python's own.
     if "Traceback (most recent call last)" in text and (fault is None or "signal" not in fault):
         raise Wrong(f"{arguments[0]} shows a traceback: {text.strip().splitlines()[-1][:120]}\n{fault}\n{text[-4000:]}")
     return code, text
 
 
 def _steps(out: Path) -> list[int]:
-    """Of the checkpoints, each of which is whole."""
+    """The steps of the checkpoints; raise Wrong unless all are intact."""
     from nanopace.errors import NanopaceError
     from nanopace.train.checkpoint.layout import checkpoint_directories, verified
 
@@ -139,7 +139,7 @@ def _after_train(here: Path, code: int, said: str) -> None:
 
 
 def _after_rescue(here: Path, code: int, said: str) -> None:
-    """That disk is well: a run that was trained to its end has its last step there, if not in its own directory."""
+    """The rescue disk never fails: a finished run must have its last step there, if not in its own directory."""
     if (
         code == 1
         and f"trained {LAST} steps" in said

@@ -1,7 +1,7 @@
-"""Logs of every format: the examples of tests/sources/formats/examples, spoiled.
+"""Corrupted logs of every format, made from the examples in tests/sources/formats/examples.
 
-Lines lost, doubled, moved, cut or mixed with another format's; numbers that nobody has printed yet; bytes changed,
-files cut and joined. FUZZ_FORMAT names the formats to try (all, if it is empty), FUZZ_EXAMPLES another directory.
+Lines are lost, duplicated, moved, cut or mixed with another format's; numbers become absurd; bytes are changed, files
+cut and joined. FUZZ_FORMAT names the formats to try (all if it is empty), FUZZ_EXAMPLES another directory.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from fuzzing.ledgers import explain
 _EXAMPLES = Path(__file__).resolve().parents[2] / "tests/sources/formats/examples"
 _NUMBER = re.compile(rb"-?\d[\d,]*\.?\d*(?:e[+-]?\d+)?")
 _PREFIXES = (b"[rank0]: ", b"[rank1]:", b"0: ", b"2024-05-01 12:00:00,123 INFO ", b"train-0  | ", b"> ", b"\x1b[32m")
-_MOST_LINES = 12  # of most inputs: the fewer there are, the more can be tried
+_MOST_LINES = 12  # in most inputs: the shorter they are, the more can be tried
 
 
 def read_example(data: bytes) -> None:
-    """Read; and one of eight is explained, too, which is no other format's business but takes most of the time."""
+    """Read it; explain one in eight, since that does not depend on the format but takes most of the time."""
     if zlib.crc32(data) % 8 == 0:
         explain(data)
     else:
@@ -39,7 +39,7 @@ def make_example(dice: Random) -> bytes:
 
 
 def spoiled(dice: Random, data: bytes, *, most_lines: int = _MOST_LINES, most_bytes: int = 3_000_000) -> bytes:
-    """A log with some of all this done to it."""
+    """A log with a random selection of these changes."""
     lines = data.splitlines(True)
     if len(lines) > 2 * most_lines and dice.random() < 0.9:
         _thin(dice, lines, most_lines)
@@ -67,7 +67,7 @@ def spoiled(dice: Random, data: bytes, *, most_lines: int = _MOST_LINES, most_by
 
 @cache
 def example_names() -> tuple[str, ...]:
-    """Those to try."""
+    """The names of the formats to try."""
     found, wanted = _read(), os.environ.get("FUZZ_FORMAT", "").split()
     if missing := [name for name in wanted if name not in found]:
         raise SystemExit(f"no example of {', '.join(missing)}; there are {', '.join(found)}")
@@ -93,14 +93,14 @@ def _read() -> dict[str, bytes]:
 
 
 def _thin(dice: Random, lines: list[bytes], most: int) -> None:
-    """Some of its lines, in their order: a head, and rows from anywhere."""
+    """Keep some of its lines in order: a head, and rows from anywhere."""
     head = dice.choice((0, 3, most))
     kept = sorted(dice.sample(range(head, len(lines)), dice.randint(1, most)))
     lines[:] = lines[:head] + [lines[at] for at in kept]
 
 
 def _other_numbers(dice: Random, data: bytes) -> bytes:
-    """Numbers of an adversary, or those of other places in the same log."""
+    """Replace some numbers with hostile ones, or with others from the same log."""
     share, there = dice.choice((0.02, 0.1, 0.5)), _NUMBER.findall(data)
     return _NUMBER.sub(lambda found: _number(dice, there) if dice.random() < share else found[0], data)
 
@@ -122,12 +122,12 @@ def _alter_lines(dice: Random, lines: list[bytes]) -> None:
             lines.reverse()
         case 4:  # a restart, or another run
             lines += lines[: dice.randrange(len(lines) + 1)]
-        case 5:  # two processes into one file
+        case 5:  # two processes write to one file
             lines[at:to] = [line for line in lines[at:to] for _ in range(2)]
         case 6:
             prefix = dice.choice(_PREFIXES)
             lines[at:to] = [prefix + line for line in lines[at:to]]
-        case 7:  # half a line, then the next
+        case 7:  # part of a line, then the next
             lines[at:to] = [line[: dice.randrange(len(line) + 1)] for line in lines[at:to]]
         case 8:
             other = dice.choice(_all_examples()).splitlines(True)
@@ -136,7 +136,7 @@ def _alter_lines(dice: Random, lines: list[bytes]) -> None:
         case 9:
             times = 5000 if dice.random() < 0.05 else dice.choice((1, 9))
             lines.insert(at, dice.choice((b"x", b" ", b"\n", b"{", b"[", b'"', *JUNK)) * times)
-        case 10 if lines:  # a line that begins like one and ends like another
+        case 10 if lines:  # the start of one line with the end of another
             one, two = dice.choice(lines), dice.choice(lines)
             lines.insert(at, one[: dice.randrange(len(one) + 1)] + two[dice.randrange(len(two) + 1) :])
         case _:

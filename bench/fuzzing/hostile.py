@@ -1,5 +1,5 @@
-"""What an adversary puts in the place of a number, a word, a byte or a file. All of it by a `Random`, so that a seed
-and a number give the same input again."""
+"""Hostile replacements for a number, a word, a byte or a file. All are drawn from a `Random`, so that a seed and a case
+number give the same input again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ JUNK = (b"\0", b"\r", b"\n", b"\r\n", b"\x1b[2K", b"\x1b]8;;x\x07", b"\xff", b"\
 
 
 def value(dice: Random) -> Any:
-    """In the place of any value in a JSON document; sometimes a deep one, or a long one."""
+    """A replacement for any value in a JSON document; sometimes a deep or a long one."""
     if dice.random() < 0.02:
         deep: Any = 0
         for _ in range(dice.choice((10, 50, 100))):
@@ -42,11 +42,11 @@ def value(dice: Random) -> Any:
             if dice.random() < 0.5
             else [deepcopy(dice.choice(VALUES))] * dice.randrange(3000)
         )
-    return deepcopy(dice.choice(VALUES))  # it may be altered itself, and must be the same for the next input
+    return deepcopy(dice.choice(VALUES))  # a copy: it may be altered, but must stay the same for the next input
 
 
 def alter(dice: Random, document: Any) -> None:
-    """Change one place of a JSON document: another value, a key more or less, an entry twice."""
+    """Change one place in a JSON document: another value, an extra or missing key, a repeated entry."""
     places: list[tuple[Any, Any]] = []
     _collect(document, places)
     if not places:
@@ -78,7 +78,7 @@ def _collect(document: Any, places: list[tuple[Any, Any]]) -> None:
 
 
 def altered_json(dice: Random, document: Any) -> bytes:
-    """A copy with one to three places changed. Python writes what JSON has no word for, and so may others."""
+    """A copy with one to three places changed. Python also writes NaN and infinities, and so may others."""
     document = json.loads(json.dumps(document))
     for _ in range(dice.choice((1, 1, 2, 3))):
         alter(dice, document)
@@ -86,7 +86,7 @@ def altered_json(dice: Random, document: Any) -> bytes:
 
 
 def spoil(dice: Random, data: bytes, most: int = 4) -> bytes:
-    """A few bytes changed, put in, taken out, or doubled."""
+    """The data with a few bytes changed, inserted, removed or repeated."""
     changed = bytearray(data)
     for _ in range(dice.randint(1, most)):
         at = dice.randrange(len(changed) + 1)
@@ -107,7 +107,7 @@ def spoil(dice: Random, data: bytes, most: int = 4) -> bytes:
 
 
 def packed(dice: Random, data: bytes) -> bytes:
-    """Compressed, mostly whole, sometimes cut or damaged."""
+    """The data compressed, sometimes cut, damaged or repeated."""
     import zstandard
 
     pack = dice.choice((gzip.compress, bz2.compress, lzma.compress, zstandard.compress))
@@ -124,7 +124,7 @@ def packed(dice: Random, data: bytes) -> bytes:
 
 
 def encoded(dice: Random, data: bytes) -> bytes:
-    """In another encoding, as an editor or a shell on another system would have written it."""
+    """The data in another encoding, as an editor or a shell on another system might write it."""
     text = data.decode("utf-8", "replace")
     match dice.randrange(5):
         case 0:

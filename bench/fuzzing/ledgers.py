@@ -1,4 +1,4 @@
-"""Ledgers, event by event; pairs of logs; and what nanopace does with all of them."""
+"""Makes ledgers, event by event, and pairs of logs, and passes them to nanopace."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _events(dice: Random, count: int) -> list[dict[str, object]]:
 
 
 def _event(dice: Random, name: str, number: int) -> dict[str, object]:
-    """As a trainer would write it, with all of its fields or some of them."""
+    """An event as a trainer would write it, with all of its fields or some of them."""
     from nanopace.ledger.events import EVENTS
 
     usual: dict[str, object] = {"Count": 3, "Number": 2.5, "Milliseconds": 12.5, "str": "finished", "bool": True}
@@ -86,7 +86,7 @@ def _event(dice: Random, name: str, number: int) -> dict[str, object]:
 
 
 def explain(data: bytes) -> None:
-    """As `nanopace explain` does. A report takes longer than all before it, and a page ten times as long."""
+    """Do what `nanopace explain` does. A report takes longer than everything before it, a page ten times as long."""
     from nanopace.diagnosis.diagnose import diagnose
     from nanopace.sources.runs import open_runs
 
@@ -110,7 +110,7 @@ def read_events(data: bytes) -> None:
 
 
 def make_pair(dice: Random) -> bytes:
-    """Mostly two of a kind, since others cannot be compared."""
+    """Mostly two logs of the same kind, since others cannot be compared."""
     if dice.random() < 0.2:
         return (make_log if dice.random() < 0.5 else make_ledger)(dice) + SPLIT + make_log(dice)
     make = make_log if dice.random() < 0.7 else make_ledger

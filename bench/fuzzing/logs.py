@@ -1,5 +1,5 @@
-"""Logs: what nanoGPT, its forks, nanochat and nanopace print, with rows lost, doubled, shuffled, renumbered, numbers
-that nobody has printed yet, debris of terminals and schedulers, several runs and restarts."""
+"""Logs of nanoGPT, its forks, nanochat and nanopace, with rows lost, duplicated, shuffled or renumbered, absurd
+numbers, debris from terminals and schedulers, several runs and restarts."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _alter_lines(dice: Random, lines: list[bytes]) -> None:
             step = dice.choice((0, 1, 7, -1, 10**6, 10**12))
             for index, line in enumerate(lines[at:to], start=at):
                 lines[index] = _ITERATION.sub(lambda found, n=index: found[1] + b"%d" % max(0, n * step), line)
-        case 6:  # two processes into one file
+        case 6:  # two processes write to one file
             lines[at:] = [each for pair in zip(lines[at:], lines[at:], strict=True) for each in pair]
         case 7:
             prefix = dice.choice(_PREFIXES)
@@ -132,18 +132,18 @@ def _alter_lines(dice: Random, lines: list[bytes]) -> None:
 
 
 def _large(dice: Random, header: bytes, row: Callable[[Random, int], bytes]) -> bytes:
-    """Megabytes of one kind: where a reader is quadratic, it shows here."""
+    """Megabytes of one kind of line: this exposes a quadratic reader."""
     few = [row(dice, each) for each in range(20)]
     match dice.randrange(7):
         case 0:
             return header + b"".join(few) + b"\n" * 5_000_000
-        case 1:  # restarts without end
+        case 1:  # endless restarts
             return header + b"".join(few[:3]) * 12_000
         case 2:  # two processes, one iteration apart
             return header + b"".join(row(dice, each) + row(dice, max(0, each - 1)) for each in range(9000))
         case 3:
             return header + b"".join(row(dice, each) for each in range(40_000))
-        case 4:  # runs without end
+        case 4:  # endless runs
             return (header + few[0] + few[1]) * 8000
         case 5:
             return header + b"max_iters = f'" + b"{1}" * 300_000 + b"'\n" + b"".join(few)

@@ -1,7 +1,7 @@
-"""The parser of each format by itself: spoiled examples go straight to it, without the search for their format before
-and the report behind. So it takes many more of them, and those that no longer look like their format as well.
+"""The parser of each format by itself: corrupted examples go straight to it, without format detection before it and
+reports after it. So it can try many more, including those that no longer look like their format.
 
-JSON and the two binary formats are altered in their structure: else nearly all would be refused at the first byte.
+JSON and the two binary formats are altered structurally: otherwise nearly all would be refused at the first byte.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WANDB_HEADER, _WANDB_RECORD = 7, struct.Struct("<IHB")
 
 
 def make_for_parser(dice: Random) -> bytes:
-    """The name of a format in the first line, then a file for its parser."""
+    """A format's name in the first line, then a file for its parser."""
     name = dice.choice(example_names())
     return name.encode() + b"\n" + _altered(name)(dice, example(name))
 
@@ -49,7 +49,7 @@ def read_by_parser(data: bytes) -> None:
 
 @cache
 def _format_of(name: str) -> Any:
-    """By the whole example."""
+    """The format, detected from the complete example."""
     from nanopace.sources.detect import Detector
 
     detector = Detector()
@@ -60,7 +60,7 @@ def _format_of(name: str) -> Any:
 
 @cache
 def _altered(name: str) -> Callable[[Random, bytes], bytes]:
-    """How files of a format are altered."""
+    """The function that alters files of this format."""
     data = example(name)
     if name in ("tensorboard", "wandb"):
         return _other_events if name == "tensorboard" else _other_records
@@ -87,7 +87,7 @@ def _other_document(dice: Random, data: bytes) -> bytes:
 
 
 def _other_objects(dice: Random, data: bytes) -> bytes:
-    """One object to a line; some of the lines."""
+    """Some of the lines, each with one JSON object."""
     if dice.random() < 0.3:
         return _spoiled(dice, data)
     lines = data.splitlines()
@@ -101,7 +101,7 @@ def _other_objects(dice: Random, data: bytes) -> bytes:
     return b"\n".join(lines) + b"\n"
 
 
-# --- the binary ones --------------------------------------------------------------------------------------------------
+# --- binary formats ---------------------------------------------------------------------------------------------------
 
 
 def _other_events(dice: Random, _: bytes) -> bytes:
@@ -180,7 +180,7 @@ def _records() -> tuple[bytes, ...]:
 
 
 def _some(dice: Random, records: tuple[bytes, ...]) -> list[bytes]:
-    """The first mostly, and a few others, mostly in their order."""
+    """A few records, usually in order and with the first one."""
     chosen = dice.sample(range(len(records)), min(len(records), dice.choice(_FEW_LINES)))
     if dice.random() < 0.8:
         chosen = sorted({0, *chosen})

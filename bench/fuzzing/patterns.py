@@ -1,4 +1,4 @@
-"""Logs that are read by --pattern, and by the pattern that is offered for them."""
+"""Logs read with --pattern, and with the pattern that nanopace suggests for them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PATTERNS = (
 
 
 def make_hand_written(dice: Random) -> bytes:
-    """As a loop prints them, or another trainer's."""
+    """A log as a hand-written loop prints it, or another trainer's."""
     if dice.random() < 0.3:
         return make_example(dice)
     fields = dice.sample(_FIELDS, dice.randint(1, 5))
@@ -50,7 +50,7 @@ def make_hand_written(dice: Random) -> bytes:
 
 
 def read_by_patterns(data: bytes) -> None:
-    """By the reader of one of the patterns alone; one of sixteen in every way."""
+    """Read with one of the patterns' reader alone; one in sixteen is read in every way."""
     if zlib.crc32(data) % 16 == 0:
         _read_in_every_way(data)
         return
@@ -74,7 +74,7 @@ def _compiled(number: int) -> Any:
 
 
 def _read_in_every_way(data: bytes) -> None:
-    """By one of the patterns, and by the one that is offered, which has to read what it was offered for."""
+    """Read with one of the patterns and with the suggested one, which must read the log it was suggested for."""
     from nanopace.diagnosis.diagnose import diagnose
     from nanopace.errors import NanopaceError
     from nanopace.sources.guess import guess

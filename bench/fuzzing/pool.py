@@ -1,5 +1,5 @@
-"""The workers, one to a core: each gets a target for a while. One that dies, or is at an input for too long, is ended,
-the input is kept, and another one goes on behind it."""
+"""The workers, one per core; each gets a target for a while. If one dies or takes too long for an input, it is ended,
+the input is kept, and another worker continues after it."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from typing import Any
 
 from fuzzing.worker import PLACE, TRACE, Target, made, seconds_for
 
-SLICE_S = 40.0  # of one target, before the next one gets the core
-BLOCK = 1_000_000  # cases of a slice: each has numbers of its own, so that a number alone gives the input again
-SETUP_S = 120  # until a worker's first input
+SLICE_S = 40.0  # for one target, before the next one gets the core
+BLOCK = 1_000_000  # cases per slice: each slice has its own numbers, so that a number alone identifies the input
+SETUP_S = 120  # before a worker's first input
 _TICKS = os.sysconf("SC_CLK_TCK")
 SCRIPT = Path(__file__).resolve().parents[1] / "fuzz.py"
 
 
 @dataclass
 class Tally:
-    """What is known of a target."""
+    """What is known about a target."""
 
     executions: int = 0
     seconds: float = 0.0
     slices: int = 0
     slowest: tuple[float, int] = (0.0, -1)
     peak_mb: float = 0.0
-    findings: dict[str, str] = field(default_factory=dict)  # where, and the line that tells of it
+    findings: dict[str, str] = field(default_factory=dict)  # place: the line that reports it
 
 
 class Worker:
-    """One process, and what it was at when it was last seen."""
+    """One process, and the last known state of its work."""
 
     def __init__(self, name: str, target: Target, seed: int, cases: range, seconds: float, file: Path | None) -> None:
         self.name, self.target, self.cases, self.began = name, target, cases, time.monotonic()
@@ -60,7 +60,7 @@ class Worker:
         assert self.process.stdout is not None
         os.set_blocking(self.process.stdout.fileno(), False)
         self._rest = b""
-        self._cpu: tuple[int, float] = (-1, 0.0)  # the case, and the processor time when it was first seen
+        self._cpu: tuple[int, float] = (-1, 0.0)  # the case, and the CPU time when it was first seen
 
     def messages(self) -> Iterator[dict[str, Any]]:
         assert self.process.stdout is not None
@@ -74,7 +74,7 @@ class Worker:
         return case, size, began
 
     def hangs(self) -> bool:
-        """Too much of the processor, or, waiting for something, three times as long by the clock."""
+        """Whether it used too much CPU time or, if it is waiting, three times that by the clock."""
         case, size, began = self.place()
         if case < 0:
             return time.monotonic() - began > SETUP_S
@@ -91,7 +91,7 @@ class Worker:
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def end(self) -> str:
-        """Kill it and what it started; where it was, as far as it can tell."""
+        """Kill it and its children; return where it was, if it can tell."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGUSR1)
             time.sleep(0.3)
@@ -116,7 +116,7 @@ def _memory() -> Path | None:
 
 
 def _environment(room: Path) -> dict[str, str]:
-    """Nothing of this machine's: no network, no settings, nothing that is remembered of earlier runs."""
+    """An environment without this machine's network, settings or caches."""
     kept = {name: given for name, given in os.environ.items() if not name.startswith(("COVERAGE_", "NANOPACE", "HF_"))}
     nowhere = "http://127.0.0.1:9"
     own = {"HOME": str(room), "TMPDIR": str(room), "XDG_CACHE_HOME": str(room)}
@@ -124,7 +124,7 @@ def _environment(room: Path) -> dict[str, str]:
 
 
 class Pool:
-    """Runs targets until the time is over, or each has had its executions."""
+    """Runs targets until the time is up, or each has had its executions."""
 
     def __init__(self, targets: Mapping[str, Target], seed: int, findings: Path, workers: int) -> None:
         self.targets, self.seed, self.findings, self._at_once = targets, seed, findings, workers
@@ -154,14 +154,14 @@ class Pool:
                 worker.clear()
 
     def replay(self, name: str, case: int, file: Path | None) -> None:
-        """One input, in a process of its own, under the same watch."""
+        """Run one input in its own process, with the same limits."""
         self._workers.append(Worker(name, self.targets[name], self.seed, range(case, case + 1), 1e9, file))
         while self._workers:
             self._watch(self._workers[0], go_on=False)
             time.sleep(0.05)
 
     def _next(self, left: dict[str, int | None]) -> str | None:
-        """That which has had the least time."""
+        """The target that has had the least time."""
         open_ones = [name for name, count in left.items() if count is None or count > 0]
         return min(open_ones, key=lambda name: self.tallies[name].seconds + SLICE_S * self._at_work(name), default=None)
 
@@ -215,6 +215,6 @@ class Pool:
 
 
 def _where_of(said: str, trace: str) -> str:
-    """Of a process that was ended: the innermost of our own lines that faulthandler has written."""
+    """Where a killed process was: the innermost of our own lines in faulthandler's output."""
     places = [line.strip() for line in trace.splitlines() if "nanopace" in line and line.lstrip().startswith("File")]
     return f"{said} in {places[0].rpartition('/')[2]}" if places else said

@@ -1,7 +1,7 @@
-"""Files and directories that somebody else has put there: checkpoints, models, corpora and whole run directories.
+"""Corrupted files and directories: checkpoints, models, corpora and complete run directories.
 
-An input is a JSON object: `put`, what lies at which path instead of what the world has there, and `do`, what is done
-with it: the name of a reader with a path, or the arguments of a command. trees.py does it.
+An input is a JSON object: `put` maps paths to what replaces the world's files there, and `do` is what to do with them:
+the name of a reader and a path, or a command's arguments. trees.py does it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _for_reader(dice: Random, reader: str) -> bytes:
 
 
 def make_directory(dice: Random) -> bytes:
-    """Mostly what is no file where one is looked for; sometimes a spoiled file, through a command from end to end."""
+    """Usually something other than a file where one is expected, sometimes a corrupted file, for a complete command."""
     command = dice.choice(_COMMANDS).split()
     tops = {word.partition("=")[2].partition("/")[0] or word.partition("/")[0] for word in command} | {"out", "data"}
     near = [name for name in world() if name.partition("/")[0] in tops]
@@ -82,7 +82,7 @@ def make_directory(dice: Random) -> bytes:
             named = path in command and command[0] in (
                 "explain",
                 "compare",
-            )  # whoever names a pipe waits for its writer
+            )  # a command that is given a pipe waits for its writer
             put[path] = [
                 dice.choice(kinds[1:] if named else kinds),
                 dice.choice((f"{{room}}/{CANARY}", "/dev/zero", "/dev/full", ".", "nowhere")),
@@ -96,7 +96,7 @@ def _written(put: dict[str, Any], do: list[str]) -> bytes:
 
 
 def _spoiled(dice: Random, path: str) -> bytes:
-    """Mostly with its structure kept, so that what lies behind the first check is reached."""
+    """The file, corrupted; usually with its structure intact, to get past the first check."""
     data, suffix, chance = world()[path], os.path.splitext(path)[1], dice.random()
     if chance < 0.2:
         return spoil(dice, data)
@@ -130,7 +130,7 @@ def _altered_header(dice: Random, header: dict[str, Any]) -> bytes:
 
 
 def _altered_pickle(dice: Random) -> bytes:
-    """A ckpt.pt with another object somewhere in it; a tensor in a tensor's place may be of any kind."""
+    """A ckpt.pt with another object somewhere in it; a replaced tensor may be of any kind."""
     import torch
 
     checkpoint = torch.load(io.BytesIO(world()["nanogpt/ckpt.pt"]), weights_only=True)
@@ -158,7 +158,7 @@ def _altered_pickle(dice: Random) -> bytes:
 
 
 def _seal(put: dict[str, Any], path: str) -> None:
-    """Right checksums over wrong contents: what a hand can write. What cannot be sealed stays as it is."""
+    """Give wrong contents correct checksums, as somebody could by hand. What cannot be sealed stays as it is."""
     folder = os.path.dirname(path)
     if f"{folder}/state.json" not in world():
         return

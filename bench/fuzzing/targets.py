@@ -1,4 +1,4 @@
-"""Everything that is fuzzed, by name."""
+"""All fuzzing targets, by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fuzzing.worker import Target
 
 
 def _plain(check: Callable[[bytes], None]) -> Callable[[Path], Callable[[bytes], None]]:
-    """Of what needs no directory."""
+    """For a target that needs no directory."""
     return lambda _: check
 
 

@@ -1,4 +1,4 @@
-"""What is done with spoiled files: read by what reads them, or by a command from end to end."""
+"""Passes corrupted files to their readers, or to complete commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fuzzing.world import CANARY, FINGERPRINT, world
 
 
 def _checkpoint(out: Path) -> None:
-    """Every checkpoint is refused, or is what it was; unless somebody has written its checksums anew."""
+    """Every checkpoint must be refused or unchanged, unless its checksums were rewritten."""
     from nanopace.train.checkpoint.choose import choose
     from nanopace.train.checkpoint.layout import checkpoint_directories, verified
     from nanopace.train.checkpoint.verify import find_checkpoints, verdicts
@@ -37,7 +37,7 @@ def _checkpoint(out: Path) -> None:
 
 @cache
 def _weights(name: str) -> Mapping[str, Any]:
-    """As they are in the world that nobody has spoiled."""
+    """The weights in the original world."""
     from safetensors.torch import load
 
     files = [data for path, data in world().items() if path.startswith(name) and path.endswith(".safetensors")]
@@ -90,7 +90,7 @@ _READERS = {"checkpoint": _checkpoint, "model": _model, "corpus": _corpus, "docu
 
 
 def read_trees(room: Path) -> Callable[[bytes], None]:
-    """For readers, which write nothing: what was put is taken away again."""
+    """For readers, which write nothing: the original files are put back afterwards."""
     base = room / "base"
     lay_out(base)
 
@@ -109,8 +109,8 @@ def read_trees(room: Path) -> Callable[[bytes], None]:
 
 
 def run_in_trees(room: Path) -> Callable[[bytes], None]:
-    """For commands: each in a world of its own, and what is outside of it must be as it was."""
-    import nanopace.train.run  # noqa: F401 (what torch takes is no input's)
+    """For commands: each runs in its own world, and nothing outside of it may change."""
+    import nanopace.train.run  # noqa: F401 (so that no input's memory includes torch)
     from nanopace.corpus.prepare.recipe import Recipe, inputs_of
 
     first, outside, place = room / "first", room / CANARY, room / "here"
@@ -168,7 +168,7 @@ def _put(path: Path, what: Any, room: Path) -> None:
             case "secret":
                 path.write_bytes(b"x")
                 path.chmod(0)
-    except OSError:  # what was put before may be in the way
+    except OSError:  # an earlier replacement may be in the way
         return
 
 

@@ -1,8 +1,8 @@
-"""A process that gives one target one input after the other, and reports what should not have happened.
+"""A process that gives one target one input after another and reports what should not happen.
 
-What should not: an exception that is not a NanopaceError, a figure that cannot be (diagnosis/invariants.py), more
-processor time or memory than an input may take. Where it is, and since when, stands in a small file, so that whoever
-started it sees an input that does not end.
+That is an exception other than NanopaceError, an impossible figure (diagnosis/invariants.py), or more CPU time or
+memory than an input may take. A small file records which input it is working on and since when, so that the parent
+process notices an input that does not end.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple, TextIO
 
-PLACE = struct.Struct("<qqd")  # the case, the bytes of its input, the monotonic clock when it began
-TRACE = "trace.txt"  # written where the process is asked where it is
-_FREE_BYTES = 2 << 30  # on top of what a process has at the start: an allocation beyond is a MemoryError
+PLACE = struct.Struct("<qqd")  # the case, the size of its input in bytes, the monotonic time when it began
+TRACE = "trace.txt"  # written when the process is asked where it is
+_FREE_BYTES = 2 << 30  # in addition to what a process has at the start: beyond that, allocations raise MemoryError
 _NUMBER = re.compile(r"-?\d[\d.e+-]*|\b(?:nan|inf)\b")
 _OWN = f"{os.sep}nanopace{os.sep}"
 
 
 class Target(NamedTuple):
-    """What is tested. `make` makes an input of dice; `ready` gets a directory, and gives what to call with it."""
+    """What is tested. `make` draws an input; `ready` takes a directory and returns the function to call with it."""
 
     make: Callable[[Random], bytes]
     ready: Callable[[Path], Callable[[bytes], None]]
-    seconds: float = 10  # of the processor, for each 5 MB of an input
+    seconds: float = 10  # of CPU time per 5 MB of input
     megabytes: float = 500
-    share: float = 1  # of the executions that are asked for, where it is slower than others
+    share: float = 1  # of the requested executions, for slow targets
 
 
 class Wrong(Exception):
-    """What a target found although nothing was raised."""
+    """A finding in a target that raised nothing itself."""
 
 
 def made(target: Target, name: str, seed: int, case: int) -> bytes:
@@ -54,7 +54,7 @@ def seconds_for(target: Target, size: int) -> float:
 def work(
     target: Target, name: str, seed: int, cases: range, seconds: float, room: Path, report: TextIO, given: bytes | None
 ) -> None:
-    """All cases, or as many as there is time for. `given`: this input instead of one that is made."""
+    """Run all cases, or as many as there is time for. `given` is an input to use instead of a drawn one."""
     with (room / "place").open("r+b") as file:
         place = mmap.mmap(file.fileno(), PLACE.size)
     trace = (room / TRACE).open("w")
@@ -86,12 +86,12 @@ def work(
         if found is not None:
             _tell(report, case=case, size=len(data), where=found[0], trace=found[1])
         if peak > target.megabytes:
-            break  # how much the next one takes could not be told
+            break  # the next input's memory could not be measured
     _tell(report, done=done, slowest=slowest, peak=_megabytes() - base)
 
 
 def _be_strict() -> None:
-    """What explain would leave out of a report, because it cannot be true, is a finding."""
+    """Make impossible figures a finding; normally, explain leaves them out of a report."""
     from nanopace.diagnosis import invariants
 
     invariants.strict = True
@@ -120,7 +120,7 @@ def _outcome(check: Callable[[bytes], None], data: bytes) -> tuple[str, str] | N
 
 
 def where(error: BaseException) -> str:
-    """What makes two findings the same one: the kind of the error, and its last place in nanopace and beyond."""
+    """Identifies a finding: the type of the error, and its last place in nanopace and beyond."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if _OWN in frame.filename][-1:]
     last = [frame for frame in frames[-1:] if frame not in own]
@@ -129,7 +129,7 @@ def where(error: BaseException) -> str:
 
 
 def _megabytes() -> float:
-    """The most that this process ever had."""
+    """This process's peak memory."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

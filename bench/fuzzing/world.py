@@ -1,5 +1,5 @@
-"""A small world to be spoiled: a run with its checkpoints, a sharded one, nanoGPT's and Hugging Face's forms, corpora
-and texts. It is the same bytes in every process, so that a seed and a number always give the same input."""
+"""A small world to corrupt: a run with its checkpoints, a sharded one, nanoGPT's and Hugging Face's forms, corpora and
+texts. It has the same bytes in every process, so that a seed and a case number always give the same input."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ KNOBS = {
     "n_embd": 4,
 }
 KNOBS |= {"block_size": 4, "batch_size": 2, "gradient_accumulation_steps": 1, "max_iters": 14, "eval_iters": 1}
-CANARY = "victim.txt"  # which nobody may change
-FINGERPRINT = "F" * 64  # of what a corpus is made from: its path and time are in it, so it is put in where it lies
+CANARY = "victim.txt"  # which nothing may change
+FINGERPRINT = "F" * 64  # stands for a corpus's fingerprint, which depends on its path and time
 TEXT = "def first():\n    return 1\n\n" * 20
 
 
 @cache
 def world() -> dict[str, bytes]:
-    """Every file by its path. Making them takes seconds, so one process does, and leaves them to the others."""
+    """Every file by its path. Making them takes seconds, so one process makes them for all."""
     kept = Path(os.environ.get("FUZZ_WORLD", os.devnull))
     if kept.is_file():
         return {path: text.encode("latin-1") for path, text in json.loads(kept.read_text()).items()}
@@ -86,7 +86,7 @@ def _models(room: Path, tokenizer: Any) -> None:
 
 
 def _shard(room: Path, weights: dict[str, Any]) -> None:
-    """As one rank of a sharded run writes it."""
+    """Write a checkpoint as one rank of a sharded run does."""
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
     from torch.distributed.checkpoint.state_dict_saver import save
 
@@ -96,7 +96,7 @@ def _shard(room: Path, weights: dict[str, Any]) -> None:
     for name in ("state.json", "tokenizer.json"):
         (folder / name).write_bytes((room / "out/checkpoints/step-00000012" / name).read_bytes())
     shard = next(folder.glob("*.safetensors"))
-    shard.write_bytes(with_header(header_and_values(shard.read_bytes())))  # safetensors writes it in any order
+    shard.write_bytes(with_header(header_and_values(shard.read_bytes())))  # safetensors writes the header in any order
     state = json.loads((folder / "state.json").read_text())
     state["files"] = {path.name: None for path in folder.iterdir() if path.name != "state.json"}
     (folder / "state.json").write_bytes(sealed(state, {path.name: path.read_bytes() for path in folder.iterdir()}))
@@ -142,7 +142,7 @@ def _texts(room: Path) -> None:
 
 
 def header_and_values(data: bytes) -> tuple[Any, bytes]:
-    """Of a safetensors file."""
+    """Header and values of a safetensors file."""
     length = int.from_bytes(data[:8], "little")
     return json.loads(data[8 : 8 + length]), data[8 + length :]
 
@@ -153,7 +153,7 @@ def with_header(parts: tuple[Any, bytes]) -> bytes:
 
 
 def sealed(state: dict[str, Any], files: dict[str, bytes]) -> bytes:
-    """A state.json whose checksums are right: of these files, and of itself."""
+    """A state.json with correct checksums of these files and of itself."""
     listed = state.get("files")
     for name in listed if isinstance(listed, dict) else ():
         if name in files:

@@ -45,7 +45,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> object:
-    """Import what is asked for when it is asked for: `import nanopace` alone is instant."""
+    """Import a public name on first use, so that `import nanopace` alone is instant."""
     if name not in _HOME:
         raise AttributeError(f"module 'nanopace' has no attribute {name!r}")
     from importlib import import_module

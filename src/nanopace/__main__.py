@@ -1,7 +1,7 @@
-"""`python -m nanopace` is `nanopace`.
+"""`python -m nanopace` runs the `nanopace` command.
 
-Python looks for modules in the current directory first when it is started like this, and whatever lies there may have
-come from anywhere: a selectors.py in a downloaded directory must not run. PYTHONPATH stays in force.
+Started this way, Python searches the current directory for modules first. In a downloaded directory, a selectors.py
+from anyone would then run. So that entry is removed; PYTHONPATH still applies.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `from nanopace import ...` gives: logs in, a Run; a Run in, a Diagnosis; a Diagnosis in, a text or a page.
+"""What `from nanopace import ...` offers: a log becomes a Run, a Run a Diagnosis, a Diagnosis a text or a page.
 
 run = open_run("train.log", gpu="4070")
 print(render(diagnose(run)))
@@ -33,10 +33,11 @@ def open_run(
     pattern: str | Sequence[str] = (),
     run: int | None = None,
 ) -> Run:
-    """The run in a log: a path, "-" for standard input, or a binary file. `run` picks one of several, from 1 on.
+    """Return the run in a log. `source` is a path, "-" for standard input, or a binary file.
 
-    `config` is the run's nanoGPT config file (read, never executed), `set` knobs by name, and `gpu` the card that ran:
-    what the log itself does not say. `pattern` reads a log of any kind, as --pattern does (docs/pattern.md).
+    `config` (the run's nanoGPT config file, read but never executed), `set` (knobs by name) and `gpu` (the card that
+    ran) supply what the log does not say. `pattern` describes the rows of any other log, as --pattern does
+    (docs/pattern.md). `run` picks one of several runs, counting from 1.
     """
     runs = open_runs(source, config=config, set=set, gpu=gpu, pattern=pattern)
     if run is None and len(runs) > 1:
@@ -59,7 +60,7 @@ def open_runs(
     gpu: str | None = None,
     pattern: str | Sequence[str] = (),
 ) -> list[Run]:
-    """All the runs in a log, in its order. See `open_run`."""
+    """Return all runs in a log, in order. The arguments are those of `open_run`."""
     from nanopace.sources.runs import open_runs as read
 
     overrides = _fitted(set or {})
@@ -72,14 +73,14 @@ def open_runs(
 
 
 def diagnose(run: Run) -> Diagnosis:
-    """What a run means: every slow row, every second of the wall clock, throughput, mfu, loss and advice."""
+    """Explain a run: its slow rows, every second of the wall clock, throughput, mfu, loss, and advice."""
     from nanopace.diagnosis.diagnose import diagnose
 
     return diagnose(run)
 
 
 def compare(a: Run | Diagnosis, b: Run | Diagnosis) -> Comparison:
-    """Run `b` against run `a`."""
+    """Compare run `b` with run `a`."""
     from nanopace.diagnosis.compare.compare import compare
 
     return compare(*(diagnose(each) if isinstance(each, Run) else each for each in (a, b)))
@@ -92,7 +93,7 @@ def render(
     lang: str | None = None,
     width: int = 80,
 ) -> str:
-    """A Diagnosis or a Comparison, or several, as a report. JSON is the same in every language."""
+    """Return a report on one or more Diagnoses, or on one or more Comparisons. JSON is the same in every language."""
     results = cast("Sequence[Result]", result if isinstance(result, Sequence) else [result])
     diagnoses, comparisons = _sorted(results)
     if format == "json":
@@ -116,11 +117,11 @@ def render(
 
 
 def _sorted(results: Sequence[Result]) -> tuple[list[Diagnosis], list[Comparison]]:
-    """Only one of the two lists holds anything."""
+    """Return the diagnoses and the comparisons. One of the two lists is always empty."""
     diagnoses = [each for each in results if isinstance(each, Diagnosis)]
     if diagnoses and len(diagnoses) == len(results):
         return diagnoses, []
-    from nanopace.diagnosis.comparison import Comparison  # only who compares pays for it
+    from nanopace.diagnosis.comparison import Comparison  # only comparisons need this import
 
     comparisons = [each for each in results if isinstance(each, Comparison)]
     if not comparisons or len(comparisons) < len(results):
@@ -129,7 +130,7 @@ def _sorted(results: Sequence[Result]) -> tuple[list[Diagnosis], list[Comparison
 
 
 def _fitted(overrides: Mapping[str, Value]) -> dict[str, Value]:
-    """The knobs as their types, complaining of those that are none."""
+    """Convert each knob's value to its type. Raise an error for an unknown knob or a value that does not fit."""
     from nanopace.config import KNOBS
 
     fitted: dict[str, Value] = {}

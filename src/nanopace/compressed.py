@@ -1,4 +1,4 @@
-"""The bytes in a file, whatever it is compressed with: its first bytes decide, not its name."""
+"""Reads compressed files. The first bytes of a file decide how, not its name."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import io
 from collections.abc import Callable
 from typing import Any, BinaryIO, cast
 
-DENSEST = 500  # times its size: text comes to ten or twenty, and rows that are all alike to a hundred
-_PACKED = 16 << 10  # bytes that are taken from a file at a time
-_PACKED_ZSTD = 2 << 10  # likewise: even a bomb of so many comes to 64 MB only
-_HARMLESS = 32 << 20  # bytes that may come out of anything
+DENSEST = 500  # times the compressed size: text reaches ten or twenty, identical rows a hundred
+_PACKED = 16 << 10  # bytes to read from a file at a time
+_PACKED_ZSTD = 2 << 10  # likewise; even a bomb of this size expands to only 64 MB
+_HARMLESS = 32 << 20  # bytes that any file may expand to
 
 
 class TooDenseError(Exception):
-    """A few bytes that become gigabytes: no text does that, and whoever reads on would sit there for hours."""
+    """A few bytes expand to gigabytes. No text does that, and reading on would take hours."""
 
 
 class _Counted(io.RawIOBase):
-    """A pipe that knows how far it has been read."""
+    """A pipe that counts the bytes read from it."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._read1: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
@@ -37,12 +37,12 @@ class _Counted(io.RawIOBase):
 
 
 def counted(stream: BinaryIO) -> io.BufferedReader:
-    """Any stream of bytes as one that can be peeked into, and whose `tell` says how much of it was read."""
+    """Wrap any byte stream so that `peek` works and `tell` returns how many bytes were read."""
     return io.BufferedReader(_Counted(stream))
 
 
 class _Gzip(io.RawIOBase):
-    """As the gzip module reads it, which takes the names in a header byte by byte: minutes, for one of gigabytes."""
+    """Like the gzip module, which reads names in a header byte by byte: minutes for a name of gigabytes."""
 
     def __init__(self, file: io.BufferedReader) -> None:
         import zlib
@@ -73,7 +73,7 @@ class _Gzip(io.RawIOBase):
 
 
 class _Zstd(io.RawIOBase):
-    """Notices a file that is cut, as the readers of the other kinds do; zstandard's own reader does not."""
+    """Raises EOFError for a truncated file, as the other readers do. zstandard's own reader does not."""
 
     def __init__(self, file: io.BufferedReader) -> None:
         import zstandard
@@ -103,14 +103,14 @@ class _Zstd(io.RawIOBase):
 
 
 class Density:
-    """What comes out of a compressed file, held against what goes in. A pipe has to be `counted` for that."""
+    """Compares the bytes that come out of a compressed file with those that go in. A pipe must be `counted`."""
 
     def __init__(self, file: io.BufferedReader) -> None:
         self._file = file
         self._out = 0
 
     def add(self, count: int) -> None:
-        """Count bytes that came out. TooDenseError if they are out of all proportion."""
+        """Count bytes that came out. Raise TooDenseError if they are far too many."""
         self._out += count
         if self._out > _HARMLESS:
             check_density(self._out, self._file.tell())
@@ -122,7 +122,7 @@ def check_density(out: int, into: int) -> None:
 
 
 def decompressed(file: io.BufferedReader) -> BinaryIO:
-    """A reader of what is inside, or the file itself."""
+    """A reader of the decompressed content, or the file itself if it is not compressed."""
     head = file.peek(6)[:6]
     if head.startswith(b"\x1f\x8b"):
         return cast(BinaryIO, io.BufferedReader(_Gzip(file)))

@@ -1,4 +1,4 @@
-"""The knobs of a training run, with nanoGPT's names and defaults. How people write them is in config_text.py."""
+"""The knobs of a training run, with nanoGPT's names and defaults. config_text.py parses what people write."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def _knob(default: _V, part: Part, effect: Effect, why: str, **more: Any) -> _V:
 
 
 def _own(default: _V, part: Part, effect: Effect, why: str, **more: Any) -> _V:
-    """A knob that nanoGPT does not know."""
+    """A knob that nanoGPT does not have."""
     return _knob(default, part, effect, why, nanogpt=False, **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainConfig:
-    """Every knob, checked once. The defaults are nanoGPT's: GPT-2 124M on OpenWebText, on eight A100."""
+    """All knobs, checked once. The defaults are nanoGPT's: GPT-2 124M on OpenWebText, on eight A100s."""
 
     # output
     out_dir: str = _knob("out", "call", "bookkeeping", "where checkpoints and the ledger go", may_be_empty=False)
@@ -316,7 +316,7 @@ class TrainConfig:
 
     @property
     def tokens_per_iteration(self) -> int:
-        """Over all cards, as gradient_accumulation_steps counts."""
+        """Across all cards, like gradient_accumulation_steps."""
         return self.gradient_accumulation_steps * self.batch_size * self.block_size
 
     def as_dict(self) -> dict[str, Value]:
@@ -325,20 +325,21 @@ class TrainConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What config files and flags say, each knob by its last word, and how they said it."""
+    """The knobs set by config files and flags. The last setting of a knob wins."""
 
     given: Mapping[str, Value]
     files: tuple[str, ...] = ()
-    flags: frozenset[str] = frozenset()  # the knobs of which a flag had the last word
-    overruled: Mapping[str, Value] = field(default_factory=dict)  # what the files say of knobs in `flags`
-    auto: bool = False  # --auto: the machine decides what is left open
-    notes: tuple[str, ...] = ()  # lines for a person: what was passed over in a file, and why that does no harm
+    flags: frozenset[str] = frozenset()  # knobs last set by a flag
+    overruled: Mapping[str, Value] = field(default_factory=dict)  # what the files say about the knobs in `flags`
+    auto: bool = False  # --auto: the machine decides everything not set
+    notes: tuple[str, ...] = ()  # for users: what was skipped in a file, and why that does no harm
 
     @property
     def machine_decides(self) -> bool:
-        """Who asks for something of the training has nanoGPT's defaults for the rest of it, or says --auto."""
+        """Whether to choose settings for this machine. Anyone who sets a part of the training gets nanoGPT's defaults
+        for the rest, unless they pass --auto."""
         if self.given.get("init_from") == "resume":
-            return False  # that was decided when the run began
+            return False  # decided when the run began
         return self.auto or not (self.files or any(KNOBS[name].asks_for_a_training for name in self.given))
 
 
@@ -348,5 +349,5 @@ KNOBS: Mapping[str, Knob] = MappingProxyType(
 
 
 def knobs_of(*parts: Part) -> tuple[str, ...]:
-    """The names of the knobs that belong to any of these parts."""
+    """The names of the knobs in these parts."""
     return tuple(name for name, knob in KNOBS.items() if knob.part in parts)

@@ -1,9 +1,9 @@
-"""Config files as what they are, small programs: followed statement by statement, and never run.
+"""Config files are small programs. This follows them statement by statement and never runs them.
 
-nanoGPT executes its config files among its own defaults, one after another. Here each statement is looked at in its
-syntax tree. What it gives to a name is calculated, if that can be done without running anything. If not, it depends on
-what hangs on it: a knob that changes the training cannot be guessed, and the file is refused with the line; all else is
-passed over, with a note.
+nanoGPT executes its config files one after another, on top of its defaults. Here, each statement is read from its
+syntax tree, and its value computed if that is possible without running anything. If not, what it sets decides. A knob
+that changes the training cannot be guessed, so the file is refused and the error names the line. Anything else is
+skipped, with a note.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from nanopace.config import KNOBS
 from nanopace.errors import ConfigError, Message
 from nanopace.literals import UNKNOWN, Evaluator, NotLiteralError, shown
 
-_BOOKKEEPING = ("wandb_project", "wandb_run_name")  # knobs that change nothing in a training
-# Of the machine or of the data, where no file says them: nothing can be calculated from a default of ours.
+_BOOKKEEPING = ("wandb_project", "wandb_run_name")  # knobs that do not affect training
+# These depend on the machine or the data unless a file sets them, so nothing can be computed from their defaults.
 _DECIDED_LATER = ("device", "dtype", "compile", "backend", "vocab_size")
-# What can set a name without naming it. Whoever uses one of these for something harmless is refused, too.
+# Ways to set a name without naming it. Harmless uses of these are refused, too.
 _INDIRECT = frozenset(
     (
         *("exec", "eval", "globals", "locals", "vars", "setattr", "modules", "import_module", "run_path"),
@@ -30,24 +30,24 @@ _LONGEST_CODE = 60
 
 
 class Program:
-    """What config files, and flags between them, have said so far: the later one has the last word."""
+    """What config files, and flags between them, have set so far. The last setting wins."""
 
     def __init__(self, known: Mapping[str, object] | None = None) -> None:
-        self.values: dict[str, object] = {}  # by name, also of what is no knob
-        self.lines: dict[str, int] = {}  # where the newest file sets a name first
-        self._known: dict[str, object] = {"__name__": "__main__", **(known or {})}  # that later lines may use
+        self.values: dict[str, object] = {}  # by name, including names that are not knobs
+        self.lines: dict[str, int] = {}  # where the latest file first sets a name
+        self._known: dict[str, object] = {"__name__": "__main__", **(known or {})}  # names that later lines may use
         self._evaluator = Evaluator(self._known)
-        self._notes: dict[object, str] = {}  # by the knob, or by the number of the note
+        self._notes: dict[object, str] = {}  # by knob, or by number of the note
         self._passed_over = 0
 
     @classmethod
     def with_defaults(cls) -> Program:
-        """As nanoGPT executes a config: among its defaults, which the file may use."""
+        """A program that starts with nanoGPT's defaults, which a config file may use."""
         return cls({name: knob.default for name, knob in KNOBS.items() if name not in _DECIDED_LATER})
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Lines for a person: what was passed over."""
+        """Messages for users: what was skipped."""
         more = self._passed_over - _MOST_NOTES
         rest = [Message("more lines skipped, since nothing is executed: {count}", count=more)] if more > 0 else []
         return (*self._notes.values(), *rest)
@@ -58,18 +58,18 @@ class Program:
         self._notes.pop(name, None)
 
     def follow(self, tree: ast.Module, text: str, path: str) -> None:
-        """One file: its tree, and the text that it was made from. `path` is what errors and notes call it."""
+        """Follow one file, given its tree and its text. Errors and notes call it `path`."""
         self.lines = {}
         _File(self, text, path).follow(tree.body)
 
     def mark_unknown(self, name: str) -> None:
-        """A value that nobody can calculate was assigned to it. A knob that does not matter keeps its old one."""
+        """The name got a value that cannot be computed. A knob that does not affect training keeps its old one."""
         self._known[name] = UNKNOWN
         if name not in KNOBS:
             self.values.pop(name, None)
 
     def note(self, key: str | None, text: str) -> None:
-        """One for each knob, and for other lines as many as a person would read."""
+        """Keep one note per knob, and a limited number for other lines."""
         if key is None:
             self._passed_over += 1
             if self._passed_over > _MOST_NOTES:
@@ -114,7 +114,7 @@ class _File:
                 else:
                     self.follow(body if holds else otherwise)
             case ast.Raise():
-                raise self._refused(statement.lineno)  # it would have ended there
+                raise self._refused(statement.lineno)  # running it would have ended here
             case _:
                 self._pass_over(statement)
 
@@ -125,7 +125,7 @@ class _File:
         except NotLiteralError as reason:
             self._pass_over(statement, reason.line)
             return
-        # A list may be changed by a line that is passed over, so nothing is calculated from its name.
+        # A line that is skipped may change a list, so nothing is computed from its name.
         fixed = not any(isinstance(each, ast.List) for each in ast.walk(expression))
         for name, each in pairs:
             self._program.lines.setdefault(name, statement.lineno)
@@ -150,7 +150,7 @@ class _File:
         return fitted
 
     def _pass_over(self, statement: ast.stmt, line: int | None = None) -> None:
-        """A statement that would have to be run. `line`: the very one that cannot be read."""
+        """Skip a statement that would have to be run. `line`: the line that cannot be read."""
         line = line or statement.lineno
         names = self._mark_unknown(statement, line)
         if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
@@ -158,7 +158,7 @@ class _File:
                 self._program.lines.setdefault(name, statement.lineno)
         kept = [name for name in names if name in _BOOKKEEPING]
         if kept and isinstance(getattr(statement, "value", None), ast.Constant):
-            raise self._refused(line)  # b'text' would not have to be run, and is wrong
+            raise self._refused(line)  # b'text' needs no running; it is wrong
         for name in kept:
             text = Message(
                 "{path}, line {line}: {knob} stays {value}, since nothing is executed",
@@ -178,7 +178,7 @@ class _File:
             self._program.note(None, text)
 
     def _mark_unknown(self, statement: ast.stmt, line: int | None = None) -> list[str]:
-        """The names that a statement may assign to, none of which is known from now on."""
+        """Return the names that a statement may assign to. Their values are unknown from now on."""
         names = list(dict.fromkeys(_names_set(statement)))
         for name in names:
             if name == "*" or name in _INDIRECT or (name in KNOBS and name not in _BOOKKEEPING):
@@ -200,7 +200,7 @@ class _File:
 
 
 def _pairs(target: ast.expr, value: object) -> Iterator[tuple[str, object]]:
-    """What each name gets of `a = ...`, or of `a, b = ...`."""
+    """The name and value of each assignment in `a = ...` or `a, b = ...`."""
     match target:
         case ast.Name(id=name):
             yield name, value
@@ -212,9 +212,9 @@ def _pairs(target: ast.expr, value: object) -> Iterator[tuple[str, object]]:
 
 
 def _names_set(statement: ast.stmt) -> Iterator[str]:
-    """Every name that a statement might set or remove, and the means to do so unseen.
+    """Every name that a statement might set or delete, including indirect ways to do so.
 
-    What a function or a class sets is its own, unless it says `global`.
+    Names set in a function or class are local, unless declared `global`.
     """
     inside = isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
     for node in ast.walk(statement):

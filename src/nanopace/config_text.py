@@ -1,4 +1,4 @@
-"""The knobs as people write them: nanoGPT's config files, which config_program makes sense of, and flags."""
+"""Parses knobs as people write them: nanoGPT's config files (through config_program) and flags."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from nanopace.literals import NotLiteralError, Value, evaluate, shown
 from nanopace.spelling import nearest
 
 if TYPE_CHECKING:
-    from pathlib import Path  # 5 ms that only the type checker needs
+    from pathlib import Path  # 5 ms, and only the type checker needs it
 
-_MOST_NAMES = 1000  # among which slips are looked for, a tenth of a millisecond each
-_LARGEST_FILE = 1 << 18  # bytes: a config has fifty lines; whatever is larger is something else
-_PATIENCE_S = 5.0  # until somebody has written something into a pipe
+_MOST_NAMES = 1000  # names to check for typos, at a tenth of a millisecond each
+_LARGEST_FILE = 1 << 18  # bytes: a config has fifty lines, so anything larger is not one
+_PATIENCE_S = 5.0  # how long to wait for someone to write to a pipe
 _TOO_NESTED = Message("it is nested too deeply")
-_MOST_BRACES = 1000  # for some Pythons an f-string takes the square of the time
+_MOST_BRACES = 1000  # on some Python versions, f-strings take quadratic time
 
 
 def read_config(path: str | Path, *, to_train: bool = False) -> dict[str, Value]:
-    """The knobs that a config file sets, by name. Names that nanoGPT does not know are kept too.
+    """The knobs that a config file sets, by name. Names unknown to nanoGPT are kept, too.
 
-    With `to_train`, slips that would quietly train something else are errors: a knob's name with a letter too many, a
-    value that is none of a knob's choices. The config of a run that is over only has to be understood.
+    With `to_train`, mistakes that would silently train something else are errors: a mistyped knob, or a value that is
+    not one of its choices. The config of a finished run only needs to be understood.
     """
     return read_config_text(_text_of(path), str(path), to_train=to_train)
 
 
 def read_config_text(text: str, name: str, *, to_train: bool = False) -> dict[str, Value]:
-    """The knobs that the text of a config file sets. `name` is what errors call it."""
+    """The knobs that the text of a config file sets. Errors call it `name`."""
     program = Program.with_defaults() if to_train else Program()
     _follow(program, text, name, to_train)
     return {target: value for target, value in program.values.items() if isinstance(value, (bool, int, float, str))}
 
 
 def follow_config(program: Program, path: str | Path) -> None:
-    """One more file of those to train with."""
+    """Follow another config file to train with."""
     _follow(program, _text_of(path), str(path), to_train=True)
 
 
@@ -67,7 +67,7 @@ def _text_of(path: str | Path) -> str:
 
 
 def _read(path: str | Path) -> bytes:
-    """The bytes of a file, or of a shell's `<(...)`. A pipe that nobody writes into is not waited for forever."""
+    """The bytes of a file, or of a shell's `<(...)`. If nobody writes to a pipe, this gives up after a while."""
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
         if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
             import select
@@ -94,7 +94,7 @@ def _parsed(text: str, name: str) -> ast.Module:
         raise ConfigError("{path}: is too large for a config file", path=name)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of an odd escape in somebody's text, which is not ours to say
+            warnings.simplefilter("ignore")  # a stray escape in someone's text is not ours to report
             return ast.parse(text)
     except SyntaxError as error:
         raise ConfigError(
@@ -107,9 +107,9 @@ def _parsed(text: str, name: str) -> ast.Module:
 
 
 def _check_slips(tree: ast.Module, name: str, program: Program) -> None:
-    """Names that are nearly a knob's, and values that are none of a knob's choices.
+    """Raise an error for a name that is nearly a knob's, or a value that is not one of a knob's choices.
 
-    A helper may be called like a knob. It is one if the file uses it, or sets the knob too.
+    A helper variable may resemble a knob. A name counts as a helper if the file uses it, or also sets the knob.
     """
     used = {each.id for each in ast.walk(tree) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
     for target, line in list(program.lines.items())[:_MOST_NAMES]:
@@ -122,7 +122,7 @@ def _check_slips(tree: ast.Module, name: str, program: Program) -> None:
                 known=", ".join(KNOBS[target].choices),
                 value=shown(program.values[target]),
             )
-        least = 0.85 if len(target) > 2 else 0.8  # two letters of three: f8
+        least = 0.85 if len(target) > 2 else 0.8  # two letters out of three: f8
         near = None if target in KNOBS or target in used else nearest(target, KNOBS, cutoff=least)
         if near is not None and near not in program.lines:
             raise ConfigError(
@@ -138,7 +138,7 @@ def _check_slips(tree: ast.Module, name: str, program: Program) -> None:
 
 
 def read_override(text: str) -> tuple[str, Value]:
-    """'batch_size=8', as --set takes it, as ('batch_size', 8)."""
+    """Parse an override for --set: 'batch_size=8' becomes ('batch_size', 8)."""
     name, equals, written = (part.strip() for part in text.partition("="))
     if not equals or not name:
         raise UsageError("--set {text}: must be name=value, such as batch_size=8", text=text)
@@ -148,7 +148,7 @@ def read_override(text: str) -> tuple[str, Value]:
 
 
 def read_knob(name: str, written: str, flag: str, knobs: Mapping[str, Knob] = KNOBS) -> Value:
-    """A knob's value from the command line. What is no literal is a text. `flag` is what an error calls it."""
+    """A knob's value from the command line. Anything that is not a literal is a string. Errors call it `flag`."""
     value = _knob_value(knobs[name], written if isinstance(knobs[name].default, str) else written.strip(), flag)
     if knobs[name].refuses(value):
         known = ", ".join(knobs[name].choices)
@@ -157,7 +157,7 @@ def read_knob(name: str, written: str, flag: str, knobs: Mapping[str, Knob] = KN
 
 
 def check_together(given: Mapping[str, Value]) -> None:
-    """Check knobs that exclude each other as given. TrainConfig checks what also depends on defaults."""
+    """Check for knobs that exclude each other. TrainConfig checks those that also depend on defaults."""
     if given.get("overwrite") and given.get("init_from") == "resume":
         raise UsageError(
             "overwrite=True and init_from=resume cannot be combined: one removes the run in out_dir, the other "
@@ -176,7 +176,7 @@ def _literal_or_text(written: str, knob: Knob) -> Value:
     if isinstance(knob.default, bool) and written.lower() in ("true", "false"):
         return written.lower() == "true"
     if isinstance(knob.default, str) and written[:1] not in ("'", '"'):
-        return written  # str(7) and f'{7}' are texts, as nanoGPT takes them
+        return written  # str(7) and f'{7}' are strings here, as in nanoGPT
     if written.count("{") > _MOST_BRACES:
         return written
     try:
@@ -187,7 +187,7 @@ def _literal_or_text(written: str, knob: Knob) -> Value:
         return written
     if isinstance(value, (bool, int, float, str)) and isinstance(value, str) == isinstance(knob.default, str):
         return value
-    return written  # wandb_run_name=7 is the text "7"
+    return written  # wandb_run_name=7 is the string "7"
 
 
 def _unknown_knob(name: str) -> UsageError:

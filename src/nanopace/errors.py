@@ -1,23 +1,22 @@
-"""Everything that can go wrong for a person, as one tree.
+"""All errors that users see, as one tree.
 
     NanopaceError            one line for the terminal, exit code 2
     ├── UsageError           a flag or an argument: names the flag
-    ├── InputError           a file: names the file, and the line where there is one
-    │   ├── NotALog          the file was read, and no training log is in it
-    │   └── ConfigError      a config file or an override that is not literals
-    ├── OutputError          an answer that nobody got
+    ├── InputError           a file: names the file, and the line if there is one
+    │   ├── NotALog          the file was read, but contains no training log
+    │   └── ConfigError      a config file or an override with more than literals
+    ├── OutputError          output that could not be printed
     └── CardError            a graphics card
         ├── UnknownCard      no card of that name is in the table
         └── AmbiguousCard    several cards share that name
 
-A message is a template and its values, so that `wording` can say it in another language:
+A message consists of a template and values, so that `wording` can translate it:
 
     raise InputError("{path}: permission denied", path=path)
 
 A broken invariant is an `assert`, never one of these.
 
-What the trainer reports while it runs is made in the same way: a `Message` is a str, in English, that can be said in
-another language.
+The trainer's messages work the same way: a `Message` is an English str that can be translated.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from typing import Any, Self
 
 
 class Message(str):
-    """A text for a person, in English: `template` with the values that it names. The ledger has it like this."""
+    """A text for users, in English, with its `template` and values. The ledger stores the English text."""
 
     __slots__ = ("template", "values")
     template: str
@@ -40,17 +39,17 @@ class Message(str):
 
     @classmethod
     def joined(cls, separator: str, parts: Iterable[str]) -> Self:
-        """One of several, each in its own words."""
+        """Join several messages. Each can still be translated by itself."""
         values = {f"part{number}": part for number, part in enumerate(parts)}
         return cls(separator.join(f"{{{name}}}" for name in values), **values)
 
     def __getnewargs_ex__(self) -> Any:
-        """For pickle: ranks send it to each other."""
+        """For pickle: ranks send messages to each other."""
         return (self.template,), self.values
 
 
 class NanopaceError(Exception):
-    """A message for a person: `template` in English, and the values that it names."""
+    """An error message for users: an English `template` and the values it names."""
 
     def __init__(self, template: str, **values: object) -> None:
         self.template = template
@@ -71,15 +70,15 @@ class InputError(NanopaceError):
 
 
 class NotALog(InputError):
-    """A file that was read and holds no training log."""
+    """A file that was read but contains no training log."""
 
 
 class ConfigError(InputError):
-    """A config file or an override that is more than names and literals."""
+    """A config file or an override with more than names and literals."""
 
 
 class OutputError(NanopaceError):
-    """An answer that could not be printed."""
+    """Output that could not be printed."""
 
 
 class CardError(NanopaceError):
@@ -95,10 +94,10 @@ class AmbiguousCard(CardError):
 
 
 def reason_of(error: Exception) -> str:
-    """What the system says is wrong, without the number and the path that Python puts around it."""
+    """The reason the system gives, without the error number and path that Python adds."""
     return getattr(error, "strerror", None) or str(error)
 
 
 def unreadable(path: object, error: Exception) -> InputError:
-    """The error for a file that the system does not let us read."""
+    """The error for a file that the system cannot read."""
     return InputError("{path}: cannot be read: {reason}", path=path, reason=reason_of(error))

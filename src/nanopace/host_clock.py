@@ -1,7 +1,7 @@
-"""The host's time, when this process began, and how long the machine slept.
+"""The host's time, the start of this process, and how long the machine slept.
 
-On Linux the monotonic clock stops in a suspended laptop, and CLOCK_BOOTTIME goes on. Their distance grows by the sleep,
-and by nothing else: NTP touches neither. Elsewhere sleep is unknown, and counted nowhere.
+On Linux, the monotonic clock stops while a laptop is suspended; CLOCK_BOOTTIME continues. The difference between them
+grows with sleep and nothing else: NTP affects neither. On other systems, sleep is unknown and not counted.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-LEAST_SLEEP_S = 0.5  # nobody suspends for less, and two clocks are never read at the same moment
+LEAST_SLEEP_S = 0.5  # nobody suspends for less, and two clocks are never read at exactly the same moment
 
 
 class Reading(NamedTuple):
     awake: float  # seconds on the monotonic clock, which never goes back
-    slept: float  # seconds in all since the first reading
+    slept: float  # total seconds since the first reading
 
     @property
     def wall(self) -> float:
@@ -24,7 +24,7 @@ class Reading(NamedTuple):
 
 
 class WallClock:
-    """Safe to read from several threads: each would find the same sleep."""
+    """Can be read from several threads: each finds the same sleep."""
 
     def __init__(
         self,
@@ -45,19 +45,19 @@ class WallClock:
         return Reading(self._latest, self._slept)
 
     def _distance(self) -> tuple[float, float]:
-        """Now, and the least by which the clocks are apart: a delay between the two reads can only make it less."""
+        """The time now, and a lower bound on the clocks' difference: a delay between the reads only reduces it."""
         sleepless = self._sleepless()
         now = self._monotonic()
         return now, sleepless - now
 
 
 def boot_time() -> float:
-    """The clock that goes on while the machine sleeps, where there is one."""
+    """The clock that continues while the machine sleeps, if there is one."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 def process_start() -> float:
-    """When this process began, on the monotonic clock: starting Python and importing are part of a run."""
+    """When this process started, on the monotonic clock: Python's start and the imports are part of a run."""
     try:
         with open("/proc/self/stat", "rb") as file:
             ticks = int(file.read().rpartition(b")")[2].split()[19])  # the name before it may hold spaces and brackets

@@ -1,4 +1,4 @@
-"""What happened to a run and did not end it, as its ledger says; parts of `nanopace.run.Run`."""
+"""Incidents that did not end a run, as its ledger records them. They are parts of `nanopace.run.Run`."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ MemoryPlace = Literal["startup", "step", "evaluation"]
 
 
 class LossSpike(Record):
-    """A step whose loss stands out from those before it."""
+    """A step whose loss stands out from the steps before it."""
 
     iteration: int
-    z: float  # by how many standard deviations
+    z: float  # how many standard deviations above them
     loss: float | None = None
 
 
 class MicroBatch(Record):
-    """Memory was full, and from here on a step, or an evaluation, is done in smaller pieces."""
+    """Memory ran out. From here on, steps or evaluations use smaller micro-batches."""
 
     iteration: int
     batch_size: int
     accumulation: int
     where: MemoryPlace
-    before: int | None = None  # the batch_size until then
+    before: int | None = None  # the batch_size until now
 
 
 class RankLag(Record):
-    """Of several ranks one: in how many steps it was the slowest, and by how much."""
+    """One of several ranks: in how many steps it was the slowest, and by how much."""
 
     rank: int
     steps: int
-    lag: float | None  # median, over those steps: how much longer than the median of the others' its own work took
+    lag: float | None  # median over those steps: how much longer its work took than the others' median
 
 
 class Note(Record):
-    """Something that the trainer wanted a person to see."""
+    """A message from the trainer to the user."""
 
     iteration: int
     text: str

@@ -1,4 +1,4 @@
-"""A knob of a config: what it is about, and which values it takes. All of them are in config.py."""
+"""One setting of a config: what it affects, and which values it takes. config.py lists all knobs."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from nanopace.literals import Value
 Effect = Literal["speed", "loss", "bookkeeping"]
 Part = Literal["call", "run", "shape", "recipe", "training", "machine", "site"]
 
-_LARGEST_INT = 1 << 63  # what torch, numpy and a ledger can count to
+_LARGEST_INT = 1 << 63  # the range of integers in torch, numpy and a ledger
 
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One knob: its default and why it has it, which values it takes, and what it is about.
+    """A knob: its default and the reason for it, the values it takes, and what it affects.
 
-    `effect` is what it can change: the time of a step (and the loss, perhaps), the loss alone, or neither. Evaluations
-    and checkpoints take time beside the steps, not in them, so how often they come is bookkeeping.
+    `effect` is what it can change: the time of a step (and perhaps the loss), the loss alone, or neither. Evaluations
+    and checkpoints happen between steps, so their frequency is bookkeeping.
 
-    `part` is what it belongs to, and so what becomes of it in a run that goes on:
+    `part` is what it belongs to, which decides what happens to it when a run is resumed:
 
-    - call: what this one command shall do; never taken over
-    - run: how a run is evaluated, saved and seeded; taken over
+    - call: what this one command does; never inherited
+    - run: how a run is evaluated, saved and seeded; inherited
     - shape, recipe: fixed by the weights; cannot change
-    - training: batch, schedule and optimizer. Who gives one of these, or of the shape, has a certain training in mind
-    - machine: taken over by the same kind of machine only
-    - site: how processes and services are reached from here
+    - training: batch, schedule and optimizer. Setting one of these, or of the shape, asks for a particular training
+    - machine: inherited only on the same kind of machine
+    - site: how to reach processes and services from here
     """
 
     name: str
@@ -36,7 +36,7 @@ class Knob:
     why: str
     part: Part = "call"
     effect: Effect = "bookkeeping"
-    nanogpt: bool = True  # whether nanoGPT knows it
+    nanogpt: bool = True  # whether nanoGPT has it
     least: int | None = None
     below: float = math.inf
     choices: tuple[str, ...] = ()
@@ -44,12 +44,12 @@ class Knob:
 
     @property
     def asks_for_a_training(self) -> bool:
-        """Whether giving it means a certain training. The other knobs say where, on what, and how it is reported."""
+        """Whether setting it asks for a particular training. Others say where to run, on what, and how to report."""
         return self.part in ("shape", "training")
 
     @property
     def kind(self) -> str:
-        """What a value has to be, as a formula that is read alike in every language."""
+        """The allowed values, as a formula that reads the same in every language."""
         if isinstance(self.default, bool):
             return "True/False"
         kind = type(self.default).__name__
@@ -58,7 +58,7 @@ class Knob:
         return f"{kind} >= {self.least}" if self.below == math.inf else f"{kind} >= {self.least}, < {self.below:g}"
 
     def fitted(self, value: Value) -> Value | None:
-        """The value as this knob's type, or None if it cannot be one: 6e5 is a whole number, True is none."""
+        """The value converted to this knob's type, or None if it does not fit: 6e5 is an integer, True is not."""
         wanted = type(self.default)
         if wanted is float and type(value) is int:
             value = float(value) if abs(value) < _LARGEST_INT else math.inf
@@ -66,12 +66,12 @@ class Knob:
             value = int(value)
         if type(value) is not wanted:
             return None
-        if isinstance(value, str):  # a zero byte can be in no name of a file
+        if isinstance(value, str):  # file names cannot contain a zero byte
             return None if "\0" in value or not (self.may_be_empty or value.strip()) else value
         if self.least is not None:
             return value if self.least <= value < self.below and (wanted is float or value < _LARGEST_INT) else None
         return value
 
     def refuses(self, value: object) -> bool:
-        """Whether a value of the right type is none of its choices."""
+        """Whether a value of the right type is not one of its choices."""
         return bool(self.choices) and value not in self.choices

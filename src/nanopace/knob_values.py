@@ -1,4 +1,4 @@
-"""What may be written for the knobs memory, memory_limit, without and which."""
+"""Parses the values of the knobs memory, memory_limit, without and which."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nanopace.errors import ConfigError
 from nanopace.literals import shown
 from nanopace.memory_ladder import MEMORY_STEPS, taken
 
-# What a recipe is made of beyond GPT-2, each of which `without` can leave out; train/models/recipes.py says what it is.
+# What each recipe adds to GPT-2. `without` can leave out any of these; train/models/recipes.py explains them.
 INGREDIENTS: Mapping[str, tuple[str, ...]] = {
     "gpt2": (),
     "fast": ("muon", "normuon", "trapezoid", "rope", "qk_norm", "relu2", "soft_cap", "value_embeddings"),
@@ -18,7 +18,7 @@ INGREDIENTS: Mapping[str, tuple[str, ...]] = {
 
 
 def left_out(recipe: str, written: str) -> tuple[str, ...]:
-    """The ingredients that somebody wrote behind `without`, in the recipe's own order."""
+    """The ingredients that `without` names, in the recipe's order."""
     known = INGREDIENTS[recipe]
     names = {name.strip() for name in written.split(",")} - {""}
     if names and not known:
@@ -37,12 +37,12 @@ def left_out(recipe: str, written: str) -> tuple[str, ...]:
 
 @cache
 def ingredients(recipe: str, without: str) -> frozenset[str]:
-    """The ingredients of a recipe. Cached, because every step asks."""
+    """The ingredients of a recipe. Cached, because every step calls this."""
     return frozenset(INGREDIENTS[recipe]) - set(left_out(recipe, without))
 
 
 def memory_steps(written: str) -> tuple[str, ...] | None:
-    """The steps that the knob memory names, in their order, '' for none; None for auto."""
+    """The steps that the knob memory names, in ladder order; () for '', None for auto."""
     if written == "auto":
         return None
     named = {each.strip() for each in written.split(",")} - {""}
@@ -57,7 +57,7 @@ _BYTES = {"MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 1 << 20, "GiB": 1 << 30
 
 
 def memory_bytes(written: str) -> int | None:
-    """An amount of memory such as 12GiB, as memory_limit takes it; None where nothing is written."""
+    """An amount of memory such as 12GiB, in bytes; None for an empty text."""
     if not written:
         return None
     found = re.fullmatch(r"([0-9]{1,7}(?:\.[0-9]{1,3})?) ?([MGT]i?B)", written)
@@ -67,7 +67,7 @@ def memory_bytes(written: str) -> int | None:
 
 
 def step_of_which(written: str) -> int | None:
-    """The step that the knob which names; None where it says best, last or nothing."""
+    """The step number given for the knob which; None for best, last or an empty text."""
     if written in ("", "best", "last"):
         return None
     if not re.fullmatch(r"[0-9]{1,18}", written):

@@ -1,7 +1,7 @@
-"""Python's literals, and what is calculated from them: read from a syntax tree, never run.
+"""Evaluates Python literals and expressions of them from a syntax tree, without running anything.
 
-Every value is bounded, and so is all the text that is made in one go: no program (`9**9**9`, ten thousand brackets,
-`f'{x}{x}{x}'` of a long x) costs more than a moment, or more memory than it has letters.
+Every value is bounded, and so is the total text created. So no program (`9**9**9`, ten thousand brackets,
+`f'{x}{x}{x}'` of a long x) takes more than a moment or much memory.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Final
 
 Value = bool | int | float | str
 
-UNKNOWN: Final = object()  # what a name stands for whose value only Python could find out
+UNKNOWN: Final = object()  # the value of a name that only running Python could determine
 
 _LARGEST_INT = 1 << 63  # no count of anything in a training run is near it
 _LONGEST_TEXT = 4096
-_MOST_TEXT = 1 << 20  # characters that are made in all, by whatever lines
-_MOST_DIGITS = 99  # behind the point, as round() and a format may ask for them
+_MOST_TEXT = 1 << 20  # characters created in total, over all lines
+_MOST_DIGITS = 99  # after the decimal point, in round() or a format
 _DEEPEST = 50
 _FORMAT = re.compile(r"(?:.?[<>=^])?[-+ ]?#?0?\d{0,3}[,_]?(?:\.\d{1,2})?[a-zA-Z%]?")  # 999 characters at most
 
@@ -46,7 +46,7 @@ _CONVERSIONS: Mapping[int, Callable[[object], str]] = {ord("s"): str, ord("r"): 
 
 
 class NotLiteralError(Exception):
-    """Something that would have to be run to be known. Whoever reads the file says it to the person."""
+    """Something that would have to be run to be known. The caller reports it to the user."""
 
     def __init__(self, node: ast.expr) -> None:
         self.line = node.lineno
@@ -59,9 +59,10 @@ def evaluate(node: ast.expr, known: Mapping[str, object]) -> object:
 
 
 class Evaluator:
-    """Literals, arithmetic, comparisons, f-strings and a few functions, of numbers, texts and known names.
+    """Evaluates literals, arithmetic, comparisons, f-strings and a few functions on numbers, strings and known names.
 
-    `known` is looked at, and may change in between. A name in it hides the function of that name, as in Python.
+    `known` is read at each evaluation and may change in between. As in Python, a name in it hides the function of that
+    name.
     """
 
     def __init__(self, known: Mapping[str, object]) -> None:
@@ -69,7 +70,7 @@ class Evaluator:
         self._text_left = _MOST_TEXT
 
     def value(self, node: ast.expr, depth: int = 0) -> object:
-        """NotLiteralError for anything else, for what is too large, and for what Python would refuse itself."""
+        """The value of an expression. NotLiteralError if it is anything else, too large, or an error in Python too."""
         if depth > _DEEPEST:
             raise NotLiteralError(node)
         try:
@@ -109,7 +110,7 @@ class Evaluator:
             return self._made(a + b)
         a, b = _number(a), _number(b)
         if isinstance(operation, ast.Pow) and isinstance(a, int) and abs(a) > 1 and b >= _LARGEST_INT.bit_length():
-            raise OverflowError  # before it is calculated: it would be too large, or fill the memory
+            raise OverflowError  # before computing it: the result would be too large or fill the memory
         if type(operation) not in _ARITHMETIC:
             raise TypeError
         return _ARITHMETIC[type(operation)](a, b)
@@ -125,7 +126,7 @@ class Evaluator:
         return True
 
     def _decisive(self, parts: list[ast.expr], stops_at: bool, depth: int) -> object:
-        """The first value that decides an `and` or an `or`, else the last; what follows it is not evaluated."""
+        """The first value that decides an `and` or `or`, else the last. The rest is not evaluated."""
         value: object = None
         for part in parts:
             value = self.value(part, depth)
@@ -151,7 +152,7 @@ class Evaluator:
         raise TypeError
 
     def _joined(self, parts: list[ast.expr], depth: int) -> str:
-        """An f-string. It is given up as soon as it is too long, and not when it is complete."""
+        """An f-string. Stops as soon as the text is too long."""
         text, length = [], 0
         for part in parts:
             if isinstance(part, ast.FormattedValue):
@@ -201,7 +202,7 @@ def _bounded(value: object, node: ast.expr) -> object:
 
 
 def shown(value: object) -> str:
-    """A value for a message: short, whatever it holds. Tuples of tuples of the same tuples can hold 2**60 of them."""
+    """A value for a message, always short: nested tuples that repeat each other can hold 2**60 values."""
     return _SHORT.repr(value)
 
 

@@ -18,17 +18,17 @@ def median(values: Iterable[float]) -> float:
 
 
 def upper_median(values: Collection[float]) -> float:
-    """The upper one of the middle two: a value that was measured, and no mean of two."""
+    """The upper of the two middle values: always a measured value, never a mean."""
     return sorted(values)[len(values) // 2]
 
 
 def weighted_median(values: Sequence[float], weights: Sequence[int]) -> float:
-    """The median of values that each stand for `weight` like it."""
+    """The median, where each value counts `weight` times."""
     return median(values) if max(weights) == 1 else weighted_quantiles(values, weights, (0.5,))[0]
 
 
 def weighted_quantiles(values: Sequence[float], weights: Sequence[int], shares: Sequence[float]) -> list[float]:
-    """For each share the value that so much of the weight does not exceed."""
+    """For each share, the smallest value that covers that share of the weight."""
     if max(weights) == 1:
         ordered = sorted(values)
         return [ordered[max(0, math.ceil(share * len(ordered)) - 1)] for share in shares]
@@ -38,13 +38,13 @@ def weighted_quantiles(values: Sequence[float], weights: Sequence[int], shares: 
 
 
 def typical(values: Iterable[tuple[float, int]]) -> float:
-    """The same of pairs of a value and its weight."""
+    """The median of (value, weight) pairs."""
     pairs = list(values)
     return weighted_median([value for value, _ in pairs], [weight for _, weight in pairs])
 
 
 def rolling_median(values: Sequence[float], half: int) -> list[float]:
-    """The median of each value and its neighbours, `half` on either side as far as there are any: O(n log half)."""
+    """The median of each value and up to `half` neighbours on either side: O(n log half)."""
     window = sorted(values[:half])
     medians = []
     for index in range(len(values)):
@@ -58,7 +58,7 @@ def rolling_median(values: Sequence[float], half: int) -> list[float]:
 
 
 def ranks(values: Sequence[float]) -> list[float]:
-    """The place of each value in their order, from 1 on; values that are equal share the mean of their places."""
+    """The rank of each value, counting from 1. Equal values share the mean of their ranks."""
     order = sorted(range(len(values)), key=values.__getitem__)
     found = [0.0] * len(values)
     begin = 0
@@ -73,14 +73,14 @@ def ranks(values: Sequence[float]) -> list[float]:
 
 
 def rank_difference(before: Sequence[float], after: Sequence[float]) -> float:
-    """How far `after` lies above `before`, in standard errors by Mann and Whitney's test: no outlier bends it."""
+    """How far `after` lies above `before`, in standard errors of the Mann-Whitney test, which resists outliers."""
     first, second = len(before), len(after)
     above = sum(ranks([*before, *after])[first:]) - second * (second + 1) / 2
     return (above - first * second / 2) / math.sqrt(first * second * (first + second + 1) / 12)
 
 
 def rank_trend(values: Sequence[float]) -> float:
-    """How surely values rise along their sequence, in standard errors of Fisher's transform of Spearman's rho."""
+    """How clearly the values rise, in standard errors of Fisher's transform of Spearman's rho."""
     count = len(values)
     if count < 4:
         return 0.0

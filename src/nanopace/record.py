@@ -1,9 +1,9 @@
 """Frozen, slotted dataclasses that cost nothing to define.
 
-`@dataclass(frozen=True, slots=True)` writes and compiles six functions for each class: a millisecond, every time the
-program starts, and its module brings `inspect` along. The analyst has forty such classes and 200 ms for everything, so
-their base does the same with ordinary methods. To whoever asks (`dataclasses.fields`, `replace`, `asdict`, a type
-checker) a Record is a dataclass. See docs/decisions/0008-records.md.
+For each class, `@dataclass(frozen=True, slots=True)` writes and compiles six functions. That takes a millisecond at
+every start, and its module imports `inspect`. The analyst has forty such classes and 200 ms for everything, so `Record`
+does the same with ordinary methods. For `dataclasses.fields`, `replace`, `asdict` and type checkers, a Record is a
+dataclass. See docs/decisions/0008-records.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _DescribedWhenAsked:
-    """`__dataclass_fields__`, made by the dataclasses module the first time that somebody looks."""
+    """`__dataclass_fields__`, created by the dataclasses module on first access."""
 
     def __get__(self, instance: object, owner: type[Record]) -> dict[str, Field[Any]]:
         from dataclasses import field, fields, make_dataclass
@@ -30,19 +30,19 @@ class _DescribedWhenAsked:
 
 @dataclass_transform(frozen_default=True)
 class _RecordType(type):
-    """Turns annotations into slots, and remembers their defaults."""
+    """Turns annotations into slots and stores their defaults."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> _RecordType:
         fields = tuple(namespace.get("__annotations__", ())) if bases else ()
         namespace["_defaults"] = {name: namespace.pop(name) for name in fields if name in namespace}
         namespace["_fields"] = namespace["__match_args__"] = namespace["__slots__"] = fields
         record: Any = super().__new__(mcs, name, bases, namespace)
-        record._setters = tuple(vars(record)[field].__set__ for field in fields)  # past __setattr__, and quick
+        record._setters = tuple(vars(record)[field].__set__ for field in fields)  # bypasses __setattr__, and is fast
         return cast(_RecordType, record)
 
 
 class Record(metaclass=_RecordType):
-    """The base: `class Point(Record)` with annotated fields. Defaults are shared, so they must not be changed."""
+    """The base class: write `class Point(Record)` with annotated fields. Defaults are shared, so never mutate them."""
 
     _fields: ClassVar[tuple[str, ...]]
     _defaults: ClassVar[dict[str, Any]]
@@ -71,7 +71,7 @@ class Record(metaclass=_RecordType):
             self.__post_init__()
 
     def __post_init__(self) -> None:
-        """For a class that completes or checks its fields."""
+        """Override this to complete or check the fields."""
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"{type(self).__name__} is frozen: {name} cannot be set")
@@ -97,8 +97,8 @@ class Record(metaclass=_RecordType):
 
 
 def shown_in_a_notebook(record: Record, view: str) -> str:
-    """The record as HTML. Views lie above every record, so theirs is found by its name, and only when it is asked for:
-    nobody who reads a log pays for it."""
+    """Return the record as HTML. Views are above all records in the layers, so the view is looked up by name, and
+    imported only here: reading a log never pays for it."""
     from importlib import import_module
 
     return str(getattr(import_module("nanopace.views.page.notebook"), view)(record))
@@ -108,11 +108,11 @@ R = TypeVar("R", bound=Record)
 
 
 def field_names(record: Record | type[Record]) -> tuple[str, ...]:
-    """The names of its fields, in order."""
+    """The names of the fields, in order."""
     return record._fields
 
 
 def replace(record: R, **changes: Any) -> R:
-    """The same record with some fields changed."""
+    """A copy of the record with some fields changed."""
     values = dict(zip(record._fields, record._values(), strict=True))
     return type(record)(**{**values, **changes})

@@ -1,7 +1,7 @@
-"""What happened in one training run: frozen, complete, and without opinion.
+"""What happened in one training run, without interpretation. Everything here is frozen.
 
-A `Run` is what every source (a foreign log, our own ledger) is turned into, and all that the diagnosis sees.
-What is unknown is absent or None, never a guess, and every known fact says where it comes from.
+Every source (a foreign log, our own ledger) becomes a `Run`, and the diagnosis sees nothing else. An unknown value is
+absent or None, never guessed, and every fact names its origin.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ Phase = Literal[
     "data", "step", "optimizer", "evaluation", "checkpoint", "compile", "startup", "logging", "stall", "other"
 ]
 Ending = Literal["finished", "interrupted", "out_of_memory", "diverged", "error"]
-RowLoss = Literal["step", "micro-batch", "smoothed"]  # of a whole step, of its last micro-batch, or over several steps
-Metric = Literal["loss", "bpc", "bpb", "core"]  # bpc: bits per character, which some forks print as their loss;
-# core: the score of a benchmark, which rises: nanochat's CORE, or HellaSwag
+RowLoss = Literal["step", "micro-batch", "smoothed"]  # of the whole step, its last micro-batch, or several steps
+Metric = Literal["loss", "bpc", "bpb", "core"]  # bpc: bits per character, which some forks print as loss;
+# core: a benchmark score, where higher is better: nanochat's CORE, or HellaSwag
 CoverEvidence = Literal["tokens", "stamps", "first_row", "trainer", "clock"]  # see sources/infer/cover.py
-Stage = Literal["base", "mid", "sft", "rl"]  # of nanochat, which trains one model in several programs
+Stage = Literal["base", "mid", "sft", "rl"]  # nanochat trains one model with a program for each
 
 # How an inferred fact was inferred. Wording has a short phrase for each.
 Because = Literal[
-    "nanogpt_default",  # a config header or file was seen that does not name the knob
+    "nanogpt_default",  # there was a config header or file, and it does not name the knob
     "first_loss",  # the loss of an untrained model is close to ln(vocabulary)
-    "parameter_groups",  # from "num decayed parameter tensors" and its twin
+    "parameter_groups",  # from "num decayed parameter tensors" and its counterpart
     "model_shape",  # computed from layers, width, vocabulary and context
     "batch_shape",  # batch_size x gradient_accumulation_steps x block_size
     "mfu_time_parameters",  # printed mfu x peak x time / FLOPs per token
     "printed_rate",  # printed tokens per second x time
-    "printed_tflops",  # printed TFLOP/s of a GPU over its tokens per second
-    "row_spacing",  # the distance of the rows, or of the evaluations, in the log
+    "printed_tflops",  # printed TFLOP/s per GPU / its tokens per second
+    "row_spacing",  # the distance between rows, or between evaluations, in the log
     "trainer",  # what this trainer always does, such as nanoGPT's peak of 312 TFLOP/s
 ]
 
@@ -54,20 +54,20 @@ class Fact(Record):
 # Facts that are not knobs of the trainer. Knobs have nanoGPT's names (nanopace.config.KNOBS).
 DERIVED_FACTS = (
     "tokens_per_iteration",  # over all GPUs
-    "parameters",  # nanoGPT's count: with the tied head once, without the position table
+    "parameters",  # as nanoGPT counts: the tied head once, no position table
     "flops_per_token",  # 6 N + 12 L C T, forward and backward
     "flops_per_token_causal",  # the same with half of the attention term
     "gpu",  # the card's name as the log or the flag gives it
     "gpu_memory_gb",
     "gpu_count",
-    "measured_tflops",  # that large matrix products reach on this card, as `nanopace tune` found there
+    "measured_tflops",  # what large matrix products reach on this card, measured by `nanopace tune`
     "world_size",  # processes that train together
     "printed_peak_tflops",  # what the printed mfu was divided by (nanoGPT: 312)
 )
 
 
 class Row(Record):
-    """One line of the log that has a time; or, in a very long log, the typical one of `count` like it."""
+    """A log line with a time. In a very long log, a typical line that stands for `count` similar ones."""
 
     iteration: int
     ms: float
@@ -76,7 +76,7 @@ class Row(Record):
     count: int = 1
     last_iteration: int = -1  # of the group; the same as `iteration` for a single row
     sum_ms: float = math.nan  # of the group; the same as `ms` for a single row
-    at_s: float | None = None  # the line's own time stamp, in seconds since any fixed moment
+    at_s: float | None = None  # the line's time stamp, in seconds from an arbitrary zero
 
     def __post_init__(self) -> None:
         if self.last_iteration < 0:
@@ -86,11 +86,12 @@ class Row(Record):
 
 
 class Rows(Sequence[Row]):
-    """The rows of a run, by column. A million rows are 56 MB, not 500.
+    """The rows of a run, stored as columns: a million rows take 56 MB instead of 500.
 
-    Rows are in the order of their last iteration, which rises. In logs of many million rows those that are alike stand
-    as one with `count` > 1 (see sources/fold.py): neighbours, or, where evaluations are many, all plain rows of a part
-    and all that contain an evaluation, so that such groups overlap. What is slow among its like is always single.
+    Rows are sorted by their last iteration. In logs of many million rows, one row with `count` > 1 stands for many
+    similar ones (see sources/fold.py). Usually these are neighbours. Where evaluations are frequent, one row stands for
+    all plain rows of a stretch and another for all those with an evaluation, so these groups overlap. A row that is
+    slow compared with similar ones always stays single.
     """
 
     __slots__ = ("at_s", "count", "iteration", "last_iteration", "loss", "mfu", "ms", "sum_ms")
@@ -110,7 +111,7 @@ class Rows(Sequence[Row]):
             self.append(row)
 
     def append(self, row: Row) -> None:
-        """Only for the builder of the rows: a Run that is handed out no longer changes."""
+        """Add a row. Only for code that builds the rows: a finished Run no longer changes."""
         self.iteration.append(row.iteration)
         self.last_iteration.append(row.last_iteration)
         self.count.append(row.count)
@@ -121,7 +122,7 @@ class Rows(Sequence[Row]):
         self.at_s.append(math.nan if row.at_s is None else row.at_s)
 
     def cut(self, length: int) -> None:
-        """Drop all rows after the first `length`; only for the builder, as append."""
+        """Drop all rows after the first `length`. Only for code that builds the rows."""
         for column in self.__slots__:
             del getattr(self, column)[length:]
 
@@ -160,11 +161,11 @@ class Rows(Sequence[Row]):
 
     @property
     def lines(self) -> int:
-        """How many lines of the log these rows stand for."""
+        """How many log lines these rows stand for."""
         return sum(self.count)
 
     def mixtures(self) -> list[range]:
-        """Where groups overlap: indices of the rows of each part of a very long log that is folded like with like."""
+        """Row indices of each stretch of a very long log in which groups overlap."""
         found: list[range] = []
         if max(self.count, default=1) == 1:
             return found
@@ -184,7 +185,7 @@ class Rows(Sequence[Row]):
 
 
 class Evaluation(Record):
-    """One evaluation, as the log reports it; or, in a very long log, the last of `count` like it."""
+    """An evaluation as the log reports it. In a very long log, the last of `count` similar ones."""
 
     iteration: int
     train: float | None
@@ -193,14 +194,14 @@ class Evaluation(Record):
     row: int | None = (
         None  # index of the row whose time contains it; None if it fell between rows or outside their clock
     )
-    ms: float | None = None  # only where the trainer measured it (our own)
+    ms: float | None = None  # only if the trainer measured it (ours does)
     count: int = 1
     first_iteration: int = -1  # of the group; the same as `iteration` for a single one
-    lowest: tuple[int, float] | None = None  # iteration and val of the group's best; None for a single one
+    lowest: tuple[int, float] | None = None  # iteration and val of the best in the group; None for a single one
     val_error: float | None = None  # standard error
-    train_steps: int | None = None  # `train` is the mean of so many steps before it; None: measured like `val`
-    bits_per_byte: float | None = None  # the same as `val`, where the trainer knows its bytes
-    at_s: float | None = None  # the line's own time stamp, on the clock of the rows'
+    train_steps: int | None = None  # `train` is the mean of this many steps before it; None: measured like `val`
+    bits_per_byte: float | None = None  # the same loss as `val`, if the trainer knows the number of bytes
+    at_s: float | None = None  # the line's time stamp, on the same clock as the rows'
 
     def __post_init__(self) -> None:
         if self.first_iteration < 0:
@@ -208,18 +209,18 @@ class Evaluation(Record):
 
     @property
     def best(self) -> tuple[int, float | None]:
-        """The iteration and the loss of the best one that this stands for."""
+        """The iteration and loss of the best evaluation in the group."""
         return self.lowest or (self.iteration, self.val)
 
 
 class Checkpoint(Record):
-    """One checkpoint written; or, in a very long log, the last of `count` like it."""
+    """A checkpoint that was written. In a very long log, the last of `count` similar ones."""
 
     iteration: int
     path: str | None = None
     row: int | None = None
-    ms: float | None = None  # the stall of training, only where the trainer measured it
-    background_ms: float | None = None  # written beside training
+    ms: float | None = None  # how long training paused; only if the trainer measured it
+    background_ms: float | None = None  # time spent writing while training continued
     count: int = 1
     first_iteration: int = -1  # of the group; the same as `iteration` for a single one
 
@@ -229,28 +230,28 @@ class Checkpoint(Record):
 
 
 class Restart(Record):
-    """The process ended and training went on from a checkpoint."""
+    """The process ended, and a new one resumed from a checkpoint."""
 
     row: int  # index of the first row of the new process
-    iteration: int  # where it went on
-    reached: int  # the last iteration that the process before is known to have done
-    lost: Rows = Rows()  # rows of iterations that were done again; not in Run.rows
-    beside_ms: float = 0.0  # what the trainer measured of evaluations and checkpoints among them
+    iteration: int  # where it resumed
+    reached: int  # the last iteration that the previous process is known to have finished
+    lost: Rows = Rows()  # rows of iterations that were repeated; not in Run.rows
+    beside_ms: float = 0.0  # measured time of the evaluations and checkpoints among them
 
 
 class Rollback(Record):
-    """No loss was finite any more, and the same process went back and met other data."""
+    """The loss was no longer finite, so the same process went back to a checkpoint and continued with other data."""
 
     row: int  # index of the first row after it
     iteration: int  # where it went back to
     failed_at: int  # the last iteration that failed
     lost: Rows = Rows()  # as in Restart
     beside_ms: float = 0.0
-    data_offset: int = 1  # which order of the data it went on with
+    data_offset: int = 1  # number of the data order that it continued with
 
 
 class Span(Record):
-    """Time that the trainer measured as one phase (our ledger)."""
+    """Time that the trainer measured as one phase (from our ledger)."""
 
     phase: Phase
     iteration: int
@@ -260,69 +261,69 @@ class Span(Record):
 
 
 class Sample(Record):
-    """Text that the model wrote while it trained."""
+    """Text that the model generated during training."""
 
-    iteration: int  # the steps that it had done
+    iteration: int  # steps done so far
     text: str
 
 
 class Unread(Record):
-    """Lines that look like something of the trainer's and could not be read."""
+    """Lines that look like the trainer's output but could not be read."""
 
     count: int
-    line: int  # number of the first one in the file, from 1 on
-    text: str  # of the first one, shortened
+    line: int  # line number of the first one, counting from 1
+    text: str  # the first one, shortened
 
 
 class Caveat(Record):
-    """What a figure of this log does not mean, though it looks like it: a finding's code and its numbers."""
+    """A warning that a figure in this log does not mean what it seems to: a finding's code and its numbers."""
 
     code: str
     numbers: Mapping[str, float | int | str | None] = MappingProxyType({})
 
 
 class OtherRanks(Record):
-    """Several ranks printed the same rows: those of one are in the run, the others' were left out."""
+    """Several ranks printed the same rows. The run contains the rows of one rank; the others were left out."""
 
-    rank: int  # whose rows are in the run
-    ranks: int  # with it
-    rows: int  # of the others
+    rank: int  # the rank whose rows are in the run
+    ranks: int  # number of ranks, including that one
+    rows: int  # number of rows of the other ranks
 
 
 class GpuUse(Record):
-    """What the card's own sensors said while it trained (our own trainer); None is unknown."""
+    """What the card's sensors reported during training (our own trainer). None: unknown."""
 
     samples: int = 0
     sm_mhz: float | None = None  # median
     memory_mhz: float | None = None  # median
     watts: float | None = None  # median
     celsius: float | None = None  # highest
-    utilization: float | None = None  # median; of the time, not of the card's arithmetic
-    memory_used_gb: float | None = None  # most
-    throttled: Mapping[str, float] = MappingProxyType({})  # by reason, the share of the samples
+    utilization: float | None = None  # median; the share of time, not of the card's compute
+    memory_used_gb: float | None = None  # maximum
+    throttled: Mapping[str, float] = MappingProxyType({})  # share of the samples, by reason
     energy_kwh: float | None = None
-    training_samples: int = 0  # from the first step of their process to its last
-    at_power_limit: int = 0  # of those
-    limited_mhz: float | None = None  # median clock of the multiprocessors at the power limit
-    limited_watts: float | None = None  # median there
+    training_samples: int = 0  # samples between the first and the last step of their process
+    at_power_limit: int = 0  # how many of those were at the power limit
+    limited_mhz: float | None = None  # median SM clock at the power limit
+    limited_watts: float | None = None  # median power at the limit
 
 
 class GpuReading(Record):
-    """The card's sensors at one moment."""
+    """One reading of the card's sensors."""
 
     seconds: float  # on the wall clock, over all processes of the run
     sm_mhz: float | None = None
     watts: float | None = None
     celsius: float | None = None
     memory_used_gb: float | None = None
-    throttle: str | None = None  # as the ledger's gpu event has it
+    throttle: str | None = None  # as in the ledger's gpu event
 
 
 class Run(Record):
-    """What happened. Build it with `nanopace.open_run`."""
+    """What happened in a training run. Get one from `nanopace.open_run`."""
 
-    name: str  # the file's name, and which run it is where a file has several
-    format: str  # of the log: see sources/formats/table.py. Ask it nothing: what its figures mean is below
+    name: str  # the file's name, with the run's number if the file has several
+    format: str  # of the log: see sources/formats/table.py. Never decide by it: what the figures mean is stated below
     rows: Rows
     evaluations: tuple[Evaluation, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
@@ -332,60 +333,58 @@ class Run(Record):
     facts: Mapping[str, Fact] = MappingProxyType({})
     trainer: str = "nanoGPT"
     row_contains_evaluation: bool = (
-        True  # nanoGPT's clock runs on during evaluation and checkpoint; nanochat's does not
+        True  # nanoGPT's clock keeps running during evaluations and checkpoints; nanochat's does not
     )
-    mfu_smoothing: float | None = (
-        None  # weight of the past in the printed mfu: 0.9 in nanoGPT, None where it is not smoothed
-    )
-    row_loss: RowLoss = "micro-batch"  # what the loss of a row is of
-    nanogpt_knobs: bool = True  # the trainer is set by nanoGPT's knobs
-    gpt2_shape: bool = True  # tokens and FLOPs follow from batch, layers and width, where these are known
+    mfu_smoothing: float | None = None  # weight of the past in the printed mfu: 0.9 in nanoGPT; None: not smoothed
+    row_loss: RowLoss = "micro-batch"  # what the loss of a row refers to
+    nanogpt_knobs: bool = True  # the trainer's settings are nanoGPT's knobs
+    gpt2_shape: bool = True  # tokens and FLOPs follow from batch, layers and width, if these are known
     compiles: bool = True  # the trainer can compile the model
-    has_stages: bool = False  # the trainer trains a model in several stages, as nanochat does
+    has_stages: bool = False  # the trainer trains a model in several stages, like nanochat
     wall_ms: float | None = None  # measured from start to end, only by our own trainer
     gpu_use: GpuUse | None = None
-    gpu_readings: tuple[GpuReading, ...] = ()  # thinned out; the extremes of every stretch are among them
-    ending: Ending | None = None  # how the log says that it ended; None if it just stops
+    gpu_readings: tuple[GpuReading, ...] = ()  # thinned out, but with the extremes of every stretch
+    ending: Ending | None = None  # how the run ended, according to the log; None if the log just stops
     conflicts: tuple[tuple[str, FactValue, FactValue], ...] = ()  # (knob, used, contradicted)
-    skipped: tuple[int, ...] = ()  # iterations whose update was left out, in the order in which it happened
-    spikes: tuple[LossSpike, ...] | None = None  # None where the trainer does not watch its loss
+    skipped: tuple[int, ...] = ()  # iterations whose update was skipped, in the order they ran
+    spikes: tuple[LossSpike, ...] | None = None  # None if the trainer does not watch its loss
     micro_batches: tuple[MicroBatch, ...] = ()
-    rank_lags: tuple[RankLag, ...] = ()  # the rank that was the slowest most often is first
+    rank_lags: tuple[RankLag, ...] = ()  # the most frequently slowest rank comes first
     notes: tuple[Note, ...] = ()
-    samples: tuple[Sample, ...] = ()  # the newest of them, as they came
+    samples: tuple[Sample, ...] = ()  # only the newest, in order
     stage: Stage | None = None
-    rows_cover: int = 1  # iterations that a printed time covers; the rows here have been divided by it
-    rows_cover_shown_by: CoverEvidence | None = None  # how the log shows that it is more than one
+    rows_cover: int = 1  # iterations that one printed time covers; the times in `rows` are already divided by it
+    rows_cover_shown_by: CoverEvidence | None = None  # how the log shows that it is more than 1
     unread: Unread | None = None  # lines that look like evaluations
     other_ranks: OtherRanks | None = None
-    rows_of_others: int = 0  # left out: they are of processes that printed between the rows of this one
-    runs_of_file: int | None = None  # where a file has too many, on the first: only the first and the last are kept
+    rows_of_others: int = 0  # rows left out because they belong to other processes that printed between these rows
+    runs_of_file: int | None = None  # on the first run of a file with too many: only the first and last are kept
     truncated: bool = False  # the compressed file ends before its log does
-    quoted: tuple[int, int] | None = None  # (lines of the log, lines of the file): prose that quotes a log
-    told_training_s: float | None = None  # nanochat's "total time": steps alone, without the first ones
-    told_tokens: int | None = None  # of a step, by the printed tokens per second, where the log's own batch denies it
-    untimed: Mapping[Stage, int] = MappingProxyType({})  # rows without a time that follow, by stage
-    untimed_rows: Rows = Rows()  # iterations and losses of a log that has no times at all; `rows` is then empty
+    quoted: tuple[int, int] | None = None  # (lines of the log, lines of the file), if prose quotes a log
+    told_training_s: float | None = None  # nanochat's "total time": training steps only, without the first ones
+    told_tokens: int | None = None  # per step, from the printed tokens per second, if the log's batch contradicts it
+    untimed: Mapping[Stage, int] = MappingProxyType({})  # rows without a time after the timed ones, by stage
+    untimed_rows: Rows = Rows()  # iterations and losses of a log without any times; `rows` is then empty
     caveats: tuple[Caveat, ...] = ()
-    clock_ms: float = 0.0  # the times of rows are differences of a clock that is rounded to this
+    clock_ms: float = 0.0  # resolution of the clock whose differences are the rows' times
 
     def value(self, name: str) -> FactValue | None:
-        """A fact's value, or None where it is unknown."""
+        """The value of a fact, or None if unknown."""
         fact = self.facts.get(name)
         return None if fact is None else fact.value
 
     @property
     def logged(self) -> Rows:
-        """The rows, with or without a time: what the loss is read from."""
+        """The rows that have losses: `rows`, or `untimed_rows` if the log has no times."""
         return self.rows if len(self.rows) else self.untimed_rows
 
     @property
     def on_cpu(self) -> bool:
-        """Whether it is known that no card ran."""
+        """Whether the run is known to have used no GPU."""
         return self.value("device") == "cpu"
 
     def number(self, name: str) -> float | None:
-        """A fact's value where it is a number, or None."""
+        """The value of a fact if it is a number, else None."""
         value = self.value(name)
         return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 

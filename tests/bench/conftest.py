@@ -1,4 +1,4 @@
-"""The scripts of bench/ import each other by their bare names, and the builders of runs from tests/evidence."""
+"""Scripts in bench/ import each other by their bare names, and the run builders from tests/evidence."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path += [str(ROOT / "bench"), str(ROOT)]  # at the end: none of them shall hide anything
+sys.path += [str(ROOT / "bench"), str(ROOT)]  # at the end, so that they hide nothing

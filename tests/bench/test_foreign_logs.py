@@ -1,4 +1,4 @@
-"""bench/foreign_logs.py: agrees with the readers on the examples, and notices where they differ."""
+"""bench/foreign_logs.py agrees with the readers on the examples, and notices differences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def checked(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 
 def test_they_agree(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """But for rows that a model wrote, which a grep takes for rows."""
+    """Except for rows in a model's output, which a grep mistakes for real ones."""
     status = checked(monkeypatch, str(folder))
     said = capsys.readouterr().out
     different = {line.split()[1] for line in said.splitlines() if line.startswith("DIFFERS")}

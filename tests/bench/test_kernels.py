@@ -1,4 +1,4 @@
-"""Which kernel is of which class, what a class takes at least, and the table of both. A profile needs a card."""
+"""The class of each kernel, the least time a class takes, and the table of both. A profile needs a card."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MODULES = {
     "embedding": TOKENS,
     "value_embeddings": TOKENS,
 }
-# As their libraries name them on different cards.
+# Names that their libraries use on different cards.
 THEIRS = {
     "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT": PRODUCTS,
     "nvjet_tss_256x128_64x4_2x1_v_bz_coopA_NTN": PRODUCTS,
@@ -63,7 +63,7 @@ GPT2 = Shape(layers=12, width=768, vocabulary=50304, length=1024, batch=64, seen
 
 
 def _launched(path: Path) -> list[str]:
-    """The kernels of a module: what is called with a grid."""
+    """The kernels of a module: everything called with a grid."""
     calls = [each.func for each in ast.walk(ast.parse(path.read_text())) if isinstance(each, ast.Call)]
     grids = [each.value for each in calls if isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Tuple)]
     return [each.id for each in grids if isinstance(each, ast.Name)]
@@ -90,7 +90,7 @@ def test_what_an_update_launches_is_the_updates() -> None:
 
 
 def test_products_and_attention_are_what_the_analyst_counts() -> None:
-    """But for the norms' weights, which are in no product, and the scores, which are computed twice."""
+    """Except for the norms' weights, which are in no product, and the scores, which are computed twice."""
     work = least(GPT2)
     weights = parameters(12, 768, 50304) - 25 * 768
     by_token = flops_per_token(weights, 12, 768, 1024, causal=True)
@@ -98,7 +98,7 @@ def test_products_and_attention_are_what_the_analyst_counts() -> None:
 
 
 def test_bytes_of_a_model_that_can_be_counted_by_hand() -> None:
-    """Two layers, rows of 8 values for each of 3 x 5 tokens, of which 4 are different."""
+    """Two layers, and rows of 8 values for each of 3 x 5 tokens, 4 of them distinct."""
     small = Shape(layers=2, width=8, vocabulary=100, length=5, batch=3, seen=4)
     stream = 15 * 8 * 2
     work = {kind: each.bytes for kind, each in least(small).items()}

@@ -1,4 +1,4 @@
-"""One clock for two trainers, and what a setting means."""
+"""The same clock for two trainers, and the meaning of a setting."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_our_clock_runs_from_the_first_evaluation_to_the_last_without_what_compi
         EvalEvent(2, val=7.0, ms=500.0, at_ms=23_000.0),
         *STEPS[2:4],
         EvalEvent(4, val=5.0, ms=500.0, at_ms=26_000.0),
-        STEPS[4],  # as nanoGPT does, one more, which the last evaluation knows nothing of
+        STEPS[4],  # one more step, as in nanoGPT, after the last evaluation
         CheckpointEvent(4, "x", 1.0, 1700.0, 10, at_ms=27_000.0),
         CheckpointEvent(5, "x", 1.0, 9900.0, 10, at_ms=29_000.0),
     )

@@ -1,4 +1,4 @@
-"""modded-nanogpt's programs, changed as text: what is replaced, what the added lines do, and a run from end to end."""
+"""Patches to modded-nanogpt's programs: what is replaced, what the added lines do, and a complete run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from nanopace.train.models.gpt2 import ModelShape
 
 SMALL = "n_layer=2,n_head=2,n_embd=16,block_size=16,device=cpu,dtype=float32,compile=False,batch=4,accum=2,eval_iters=2"
 
-# A program that leaves what a record leaves. What is to be replaced stands in a text of it.
+# A program with the output of a record. The lines to replace are in one of its strings.
 STAND_IN = '''
 CODE = r"""{old}"""
 import json, os, time, numpy
@@ -74,7 +74,7 @@ def test_a_horizon_in_tokens_gives_the_steps(record: str, accum: int, tmp_path: 
 
 
 def test_the_rest_of_a_long_document_comes_next() -> None:
-    """With 23 tokens a batch and one more, of documents of 5, 40, 1 and 60."""
+    """Batches of 23 tokens and one more, from documents of 5, 40, 1 and 60 tokens."""
     lines = newest_patches(6, 2, 8, 1)[-2:]
     text = "\n".join(
         [

@@ -1,4 +1,4 @@
-"""A page is small beside its data."""
+"""A page is small compared with its data."""
 
 from __future__ import annotations
 

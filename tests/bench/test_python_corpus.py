@@ -1,4 +1,4 @@
-"""A corpus of this machine's Python: each text once, in an order that does not depend on where the files lie."""
+"""A corpus of this machine's Python files: each text once, in an order that does not depend on where the files are."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _made(out: Path, *arguments: str | Path) -> str:
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The same texts in two folders, the second with other names, more copies, and what is no Python."""
+    """The same texts in two folders; the second has other names, more copies, and files that are not Python."""
     first, second = tmp_path_factory.mktemp("first"), tmp_path_factory.mktemp("second")
     texts = [path.read_bytes() for path in sorted(Path(sysconfig.get_path("stdlib"), "json").glob("*.py"))]
     texts += [path.read_bytes() for path in sorted(Path(sysconfig.get_path("stdlib"), "email").glob("*.py"))]
@@ -66,7 +66,7 @@ def test_the_same_texts_give_the_same_tokens_wherever_they_lie(sources: list[Pat
 
 
 def _documents(corpus: Path) -> list[str]:
-    """Read back: an end of text stands in front of each, and one that a text only mentions is text."""
+    """Read the documents back: an end of text comes before each; one that a text only mentions is plain text."""
     tokenizer = load_tokenizer(corpus)
     assert tokenizer is not None
     found = []

@@ -1,4 +1,4 @@
-"""Both trainers in one call: a seed that is sown, a real run that is clocked and judged, and one that fails."""
+"""Both trainers in one call: a seed is set, a real run is timed and evaluated, and one fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nanogpt import write_tokens
 
 SMALL = "n_layer=1,n_head=2,n_embd=16,block_size=16,device=cpu,dtype=float32,compile=False,batch=4,accum=2,eval_iters=2"
 
-# What a checkout of nanoGPT has, as far as it matters: a train.py that imports its model, and sows 1337.
+# The relevant part of a nanoGPT checkout: a train.py that imports its model and sets seed 1337.
 TRAIN = """
 import sys, torch
 from model import NAME
@@ -53,7 +53,7 @@ def test_another_seed_is_sown_once_and_their_file_is_run_as_it_is(checkout: Path
 def test_a_run_that_fails_is_told_and_the_others_go_on(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # Nothing that repeats: the windows of one order lie at one distance, and would all be the same few.
+    # Not periodic: the windows of an order are evenly spaced, and would all be the same few.
     tokens = np.random.default_rng(5).integers(0, 32, 6400).astype(np.uint16)
     corpus = write_tokens(tmp_path / "corpus", tokens, tokens[::4], vocab_size=64)
     arguments = ["--corpus", str(corpus), "--reference", "lr=1e-3,iters=6", "--ours", "lr=1e-2,iters=6"]

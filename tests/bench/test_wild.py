@@ -1,4 +1,4 @@
-"""bench/wild.py: a second reader that agrees with nanopace on plain logs, and says where it does not."""
+"""bench/wild.py: a second reader that agrees with nanopace on plain logs, and reports disagreements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""axe-core, the checker of accessibility: from a cache outside of the repository, into which npm installs it once."""
+"""axe-core, the accessibility checker, from a cache outside the repository; npm installs it there once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def cache() -> Path:
 
 
 def axe_source() -> str:
-    """Its script. A test that asks for it is skipped where it cannot be had."""
+    """Its script. Tests that need it are skipped if it is not available."""
     script = cache() / "node_modules" / "axe-core" / "axe.min.js"
     if not script.is_file():
         _install()

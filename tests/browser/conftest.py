@@ -1,11 +1,12 @@
-"""A real browser for all of these tests, and the pages of the examples."""
+"""A real browser for all these tests, and the pages of the examples."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ QUIET = (
     *("--no-sandbox", "--disable-gpu", "--in-process-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
-# What is written on each canvas since it was last cleared: texts and where they stand. Rotated ones are titles.
+# Texts drawn on each canvas since it was last cleared, and their positions. Rotated ones are titles.
 LISTEN = """
 const pen = CanvasRenderingContext2D.prototype, {fillText, clearRect} = pen;
 pen.fillText = function (text, x, y, ...more) {
@@ -40,20 +41,41 @@ pen.clearRect = function (...where) { this.canvas.texts = []; return clearRect.a
 Open = Callable[..., "playwright.Page"]
 
 
+_browser = pytest.StashKey[tuple["playwright.Browser", ExitStack]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """The browser lives as long as these tests follow each other: its event loop is in the way of asyncio in others."""
+    result = yield
+    if _browser in item.session.stash and (nextitem is None or Path(__file__).parent not in nextitem.path.parents):
+        item.session.stash[_browser][1].close()
+        del item.session.stash[_browser]
+    return result
+
+
 @pytest.fixture(scope="module")
-def page() -> Iterator[playwright.Page]:
-    """One for all tests of a module: a new one takes five times as long as another file in an old one."""
-    with pytest.importorskip("playwright.sync_api").sync_playwright() as engine:
+def page(request: pytest.FixtureRequest) -> Iterator[playwright.Page]:
+    """One page for all tests of a module: a new one takes five times as long as opening another file in an old one.
+
+    Nothing scrolls smoothly in it: a click waits until its target stands still.
+    """
+    stash = request.session.stash
+    if _browser not in stash:
+        stack = ExitStack()
+        engine = stack.enter_context(pytest.importorskip("playwright.sync_api").sync_playwright())
         browser = engine.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
-        page = browser.new_page()
+        stack.callback(browser.close)
+        stash[_browser] = browser, stack
+    with stash[_browser][0].new_context(reduced_motion="reduce") as context:
+        page = context.new_page()
         page.add_init_script(LISTEN)
         yield page
-        browser.close()
 
 
 @pytest.fixture
 def trouble(page: playwright.Page, tmp_path: Path) -> Iterator[list[str]]:
-    """What a page must not do, in a test: complain, fail, ask, or request anything but the report."""
+    """What a page must not do in a test: log errors, fail, open a dialog, or request anything but the report."""
     happened: list[str] = []
     listeners = {
         "console": lambda message: happened.append(f"console: {message.text}"),
@@ -70,7 +92,7 @@ def trouble(page: playwright.Page, tmp_path: Path) -> Iterator[list[str]]:
 
 @pytest.fixture
 def open_page(page: playwright.Page, trouble: list[str], tmp_path: Path) -> Iterator[Open]:
-    """Opens a page, and holds it to its promise at the end: no error, no request, no dialog."""
+    """Opens a page, and checks at the end that there was no error, request or dialog."""
 
     def opened(content: str, *, width: int = 1100, scheme: str = "light") -> playwright.Page:
         report(tmp_path).write_text(content, "utf-8")
@@ -82,16 +104,14 @@ def open_page(page: playwright.Page, trouble: list[str], tmp_path: Path) -> Iter
         return page
 
     yield opened
-    page.goto("about:blank")  # whatever the report still did has been heard when this is there
+    page.goto("about:blank")  # once this has loaded, all events of the report have arrived
     assert [each for each in trouble if each != "about:blank"] == []
 
 
-@pytest.fixture
-def screenshots(tmp_path: Path) -> Path:
-    """Where pictures go: $NANOPACE_SCREENSHOTS, for whoever wants to look at them."""
-    folder = Path(os.environ.get("NANOPACE_SCREENSHOTS") or tmp_path / "screenshots")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+def picture(page: playwright.Page, name: str, *, whole: bool = False) -> None:
+    """Take a screenshot into $NANOPACE_SCREENSHOTS, for anyone who wants to look at the pages."""
+    if folder := os.environ.get("NANOPACE_SCREENSHOTS"):
+        page.screenshot(path=Path(folder, f"{name}.png"), full_page=whole)
 
 
 def report(folder: Path) -> Path:
@@ -112,8 +132,14 @@ def pages(run: Diagnosis) -> dict[str, str]:
 
 
 def wait_until(page: playwright.Page, holds: str) -> None:
-    """Asked from here: playwright's own way evaluates strings inside the page, which the page does not allow."""
+    """Polls from here: playwright's own way evaluates strings inside the page, which the page's policy forbids."""
     end = time.monotonic() + 30
-    while not page.evaluate(holds):
+    while True:
+        try:
+            if page.evaluate(holds):
+                return
+        except playwright.Error:  # the page is being replaced by another, and has no document for a moment
+            if time.monotonic() > end:
+                raise
         assert time.monotonic() < end, holds
         page.wait_for_timeout(20)

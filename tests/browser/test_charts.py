@@ -1,4 +1,4 @@
-"""What a chart shows under a real mouse: the row that is there and no other's value, and ticks that all differ."""
+"""What a chart shows under a real mouse: the row there, not a neighbour's value, and distinct ticks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .conftest import CHROMIUM, EXAMPLES, Open
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no chromium")]
 
-EDGE = 0.012  # of the span of x, left and right of it
+EDGE = 0.012  # of the x span, to its left and right
 
 
 class Shown:
-    """A chart of a page, and the mouse above it."""
+    """A chart on a page, and the mouse over it."""
 
     def __init__(self, page: playwright.Page, name: str) -> None:
         self.page = page
@@ -38,30 +38,30 @@ class Shown:
         room = EDGE * (self.high - self.low)
         self.low, self.high = self.low - room, self.high + room
 
-    def place(self, x: float) -> float:
+    def places(self, *values: float) -> tuple[list[float], float]:
+        """Where values of x are on the screen, and the top of the frame."""
         box = self.figure.locator(".u-over").bounding_box()
-        return box["width"] * (x - self.low) / (self.high - self.low)
+        return [box["x"] + box["width"] * (x - self.low) / (self.high - self.low) for x in values], box["y"]
 
     def point(self, x: float, y: float = 60) -> dict[str, str]:
         """Move the mouse to a value of x, and read the legend."""
-        box = self.figure.locator(".u-over").bounding_box()
-        self.page.mouse.move(box["x"] + self.place(x), box["y"] + y)
+        [place], top = self.places(x)
+        self.page.mouse.move(place, top + y)
         legend = self.figure.locator(".u-legend .u-series")
         labels, values = (legend.locator(each).all_inner_texts() for each in (".u-label", ".u-value"))
         return {label.strip(): value.replace("\u00a0", " ") for label, value in zip(labels, values, strict=True)}
 
     def zoom(self, low: float, high: float) -> None:
-        box = self.figure.locator(".u-over").bounding_box()
-        self.page.mouse.move(box["x"] + self.place(low), box["y"] + 40)
+        [first, last], top = self.places(low, high)
+        self.page.mouse.move(first, top + 40)
         self.page.mouse.down()
-        self.page.mouse.move(box["x"] + self.place(high), box["y"] + 60, steps=4)
+        self.page.mouse.move(last, top + 60)
         self.page.mouse.up()
         room = EDGE * (high - low)
-        self.low, self.high = low - room, high + room  # nearly: a mouse moves by whole pixels
-        self.page.wait_for_timeout(50)
+        self.low, self.high = low - room, high + room  # approximately: a mouse moves by whole pixels
 
     def ticks(self) -> tuple[list[str], list[str]]:
-        """The labels of both axes: those of x share their height, those of y their left edge."""
+        """The labels of both axes: x labels share their height, y labels their left edge."""
         texts = self.figure.locator(".u-wrap canvas").evaluate("canvas => canvas.texts")
         level = [(text, x, y) for text, x, y, upright in texts if upright]
         by_y: dict[int, list[str]] = {}
@@ -87,7 +87,7 @@ def with_times(run: Diagnosis, times: Sequence[float]) -> Diagnosis:
 def test_pointing_shows_the_row_there_and_no_neighbours_value(
     open_page: Open, pages: dict[str, str], run: Diagnosis
 ) -> None:
-    """Evaluations are at every 500th iteration, rows at every 100th: between two evaluations there is none."""
+    """Evaluations come every 500 iterations, rows every 100: between two evaluations there is none."""
     loss = Shown(open_page(pages["explain"]), "loss-iteration")
     printed = dict(zip(run.curves.row_iteration, run.curves.row_loss, strict=True))
     evaluated = dict(zip(run.curves.eval_iteration, run.curves.eval_val, strict=True))
@@ -124,13 +124,13 @@ def test_pointing_at_a_slow_row_shows_its_time_and_no_normal_ones(
 
 
 def test_of_rows_in_one_column_of_pixels_the_one_at_the_pointer_is_shown(open_page: Open, run: Diagnosis) -> None:
-    """Ten rows to a pixel, one evaluation among them: pointing at its mark shows it, below it a normal row."""
+    """Ten rows per pixel, one with an evaluation: pointing at its mark shows it; below the mark, a normal row."""
     count = 10_000
     middle = count // 2
     dense = with_times(run, [5000.0 if n == middle else 100.0 for n in range(count)])
     times = Shown(open_page(explain_page([dense], words("en"))), "times")
     height = times.figure.locator(".u-over").bounding_box()["height"]
-    # 1.1 x above and below the data on a logarithmic axis of a ratio of 50: the marks are a twelfth from the edges.
+    # The log axis extends 1.1 times beyond data that spans a ratio of 50: the marks are a twelfth from the edges.
     top, bottom = height / 12, height * 11 / 12
     assert times.point(middle, top)["normal"] == "5.000 s"
     assert times.point(middle, bottom)["normal"] == "100.00 ms"
@@ -254,7 +254,7 @@ def test_settings_are_legible_on_a_phone(open_page: Open, run: Diagnosis, long: 
 
 
 def test_runs_differ_where_there_are_no_colours(open_page: Open, pages: dict[str, str]) -> None:
-    """The keys of the legend, in black and white."""
+    """The legend's keys in black and white."""
     page = open_page(pages["compare"])
     shape = """canvas => { const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
         return data.filter((_, i) => i % 4 === 3).map(alpha => +(alpha > 100)).join(""); }"""

@@ -49,7 +49,7 @@ def test_nothing_of_a_hostile_log_acts(
     assert set(tags) <= KNOWN
     assert page.evaluate(FOREIGN) == []
     assert page.locator("script").count() == 1 + len(SCRIPTS)  # the data, too
-    assert "<script>window.ran=1" in page.locator("body").inner_text()  # it is all there, to be read
+    assert "<script>window.ran=1" in page.locator("body").inner_text()  # all of it is there as text
     content = page.content()
     assert all(character.isprintable() or character in "\n\t\u00a0\u202f" for character in content)
     page.goto("about:blank")
@@ -59,7 +59,7 @@ def test_nothing_of_a_hostile_log_acts(
 def test_even_a_script_that_got_into_the_page_would_not_run(
     page: playwright.Page, trouble: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page's policy knows our scripts by their hashes, and lets nothing else run, load or be sent."""
+    """The page's policy allows our scripts by their hashes, and lets nothing else run, load or be sent."""
     monkeypatch.chdir(tmp_path)
     names = write_all(tmp_path)
     assert main(["explain", names[0], "--html=report.html"]) == 0
@@ -71,7 +71,7 @@ def test_even_a_script_that_got_into_the_page_would_not_run(
     page.goto(file.as_uri())
     page.wait_for_selector(".uplot canvas", state="attached")
     page.locator("a", has_text="click").first.dispatch_event("click")
-    assert page.locator("img").count() == 1  # so it did get in
+    assert page.locator("img").count() == 1  # it did get in
     assert page.evaluate("window.ran") is None
     assert loaded == [file.as_uri()]
     assert any("Content Security Policy" in each for each in trouble)

@@ -26,12 +26,12 @@ number of parameters: 123.59M
 
 
 def unmeasured() -> dict[str, str]:
-    """The environment of a process that will be interrupted: coverage has a lock that Ctrl-C can leave locked."""
+    """The environment for a process that will be interrupted: Ctrl-C can leave a lock of coverage locked."""
     return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
 
 
 def training(iterations: int = 60, ms: float = 500.0) -> str:
-    """An evaluation of 4 s at every tenth iteration, and a step that wavers by a per mille or two."""
+    """An evaluation of 4 s every ten iterations, and a step that varies by 0.1 or 0.2%."""
     lines = []
     for iteration in range(iterations):
         loss = 3 + 8 / (1 + iteration / 10)

@@ -1,4 +1,4 @@
-"""What a run tells its listener, made by hand."""
+"""What a run reports to its listener, made by hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def introduction(**known: Any) -> Introduction:
 
 
 def step(iteration: int = 100, **known: Any) -> StepEvent:
-    """At an mfu of 41.2%, by the introduction."""
+    """A step at an mfu of 41.2%, given the introduction."""
     values = {"loss": 3.2841, "ms": 168.65, "tokens": 65_536, "lr": 6e-4, "grad_norm": 0.84}
     return StepEvent(iteration, **(values | known))
 

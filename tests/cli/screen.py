@@ -1,4 +1,4 @@
-"""As much of a terminal as the live display needs: what is on the screen after all that was written to it."""
+"""As much of a terminal as the live display needs: what is on the screen after everything was written to it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _PART = re.compile(r"\x1b\[(\??)([\d;]*)([A-Za-z])|([\r\n])|([^\x1b\r\n]+)")
 
 
 class Screen:
-    """Endlessly wide and high."""
+    """A screen of unlimited width and height."""
 
     def __init__(self, written: str) -> None:
         self._lines: list[str] = [""]

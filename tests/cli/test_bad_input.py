@@ -1,4 +1,4 @@
-"""Every knob, every flag and every kind of file that cannot be right: one line, exit 2, and nothing on the disk."""
+"""Invalid values of every knob, flag and kind of file: a one-line error, exit code 2, and nothing written to disk."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def refused(room: Path, capsys: pytest.CaptureFixture[str]) -> Refused:
-    """Runs a command that must be refused, and returns what was said."""
+    """Runs a command that must be refused, and returns its message."""
 
     def run(*arguments: str) -> str:
         before = _contents(room)
@@ -110,8 +110,8 @@ def test_the_nearest_name_is_suggested(knob: str, refused: Refused) -> None:
     "text",
     [
         "learning_rates = 3e-4\nlearning_rate = learning_rates * 2",  # used
-        "min_learning_rate = 1e-5\nlearning_rate = 1e-3",  # beside the knob itself
-        "n_kv_head = 2\nnum_gpus = 8\ntokens = 5\nlr = 1",  # of a fork
+        "min_learning_rate = 1e-5\nlearning_rate = 1e-3",  # next to the knob itself
+        "n_kv_head = 2\nnum_gpus = 8\ntokens = 5\nlr = 1",  # from a fork
     ],
 )
 def test_a_helper_is_no_slip(text: str) -> None:
@@ -127,14 +127,14 @@ def test_a_slip_in_the_config_of_a_log_is_a_fork_s_own_name(capsys: pytest.Captu
 
 
 def test_a_value_that_would_fill_the_memory_when_shown(refused: Refused) -> None:
-    """Every line doubles what the one before it holds."""
+    """Every line doubles the value of the line before."""
     doubling = "\n".join(f"x{n + 1} = (x{n}, x{n})" for n in range(60))
     Path("config.py").write_text(f"x0 = (1, 1)\n{doubling}\nbatch_size = x60\n")
     assert "line 62: batch_size must be int >= 1, not ((" in refused("train", "config.py")
 
 
 def test_of_a_file_full_of_names_the_first_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each with every knob: for a megabyte of them it would take a minute."""
+    """Comparing each with every knob would take a minute for a megabyte of them."""
     compared: list[str] = []
     monkeypatch.setattr(config_text, "nearest", lambda name, known, cutoff: compared.append(name))  # noqa: ARG005
     Path("config.py").write_text("".join(f"learning_{number} = 1\n" for number in range(5_000)))
@@ -143,7 +143,7 @@ def test_of_a_file_full_of_names_the_first_are_compared(monkeypatch: pytest.Monk
 
 
 def test_a_whole_number_where_nanogpt_wants_a_fraction() -> None:
-    """nanoGPT ends with an empty AssertionError."""
+    """nanoGPT fails with an empty AssertionError."""
     config = _train("--learning_rate=1", "--dropout=0", "--min_lr=0", "--max_iters=0")
     assert config == 0
 
@@ -216,7 +216,7 @@ NEEDED = {
     "export": ["train.log", "--to=csv"],
     "convert": ["nothing-here", "written.pt"],
 }  # else: no such file
-# "" is wrong, no more
+# "": just wrong
 ANY_TEXT = (
     *("start", "model", "gpu", "text_field", "name", "out", "html", "config", "set", "tokenizer", "write", "keep"),
     "project",
@@ -341,7 +341,7 @@ def test_a_file_without_permission(reader: str, refused: Refused) -> None:
 
 
 def test_what_a_checkpoint_says_of_its_knobs_is_checked_too() -> None:
-    """JSON and pickles have numbers that no float holds."""
+    """JSON and pickles can hold numbers that do not fit in a float."""
     assert KNOBS["learning_rate"].fitted(10**400) is None
     assert KNOBS["batch_size"].fitted(1e300) is None
     assert KNOBS["batch_size"].fitted(1 << 63) is None

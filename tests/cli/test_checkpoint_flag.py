@@ -1,4 +1,4 @@
-"""Which checkpoint `sample`, `convert` and `verify` take, and what they say of it."""
+"""Which checkpoint `sample`, `convert` and `verify` use, and what they print about it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, 
 
 @pytest.fixture
 def step(finished: tuple[Path, dict[int, float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Of the best checkpoint of the run in ./out."""
+    """The step of the best checkpoint of the run in ./out."""
     shutil.copytree(finished[0], tmp_path / "out")
     monkeypatch.chdir(tmp_path)
     return best(finished[1])
@@ -37,7 +37,7 @@ def loss(step: int) -> str:
 
 
 def said(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
-    """What sample says before the text is written; convert says the same behind what it wrote."""
+    """What sample prints before the text; convert prints the same after what it wrote."""
     assert main(["sample", "--out_dir=out", *SAMPLE, *flags]) == 0
     *lines, _ = capsys.readouterr().err.splitlines()
     assert main(["convert", "out", "x.pt", "--force", *flags]) == 0

@@ -1,4 +1,4 @@
-"""Config files as nanoGPT's users have them, one for each way in which its own are written: they train, or evaluate."""
+"""Config files like those of nanoGPT's users, one for each style of its own: they train, or evaluate."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_model_that_is_not_here(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_download_for_training(room: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In a process of its own, which has a stand-in for huggingface_hub."""
+    """In its own process, with a stand-in for huggingface_hub."""
     (room / "huggingface_hub.py").write_text(
         "import shutil\nfrom pathlib import Path\n"
         "def snapshot_download(name, allow_patterns, cache_dir):\n"
@@ -124,7 +124,7 @@ def test_a_download_for_training(room: Path, capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.slow
 def test_files_and_flags_of_several_processes(room: Path) -> None:
-    """They are passed on as they stand: the last word is the file's, and the notes are said once."""
+    """They are passed on unchanged: the file comes last and wins, and notes are printed once."""
     (room / "last.py").write_text("max_iters = 1\n")
     command = [sys.executable, "-m", "nanopace", "train", "finetune.py", "--max_iters=5", "last.py", "--gpus", "2"]
     flags = [*ON_A_CPU, "--gradient_accumulation_steps=2", "--log_interval=1"]

@@ -1,4 +1,4 @@
-"""Commands in a directory that came from elsewhere: no module in it runs, and no link in it is written through."""
+"""Commands in an untrusted directory: no module in it is run, and no link in it is written through."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCRIPT = "import sys\nfrom nanopace.cli.main import main\nif __name__ == '__main
 
 @pytest.mark.parametrize(("command", "installed"), [("train", False), ("ablate", True), ("tune", False)])
 def test_no_process_imports_from_the_current_directory(tmp_path: Path, command: str, *, installed: bool) -> None:
-    """Neither ours nor one that it starts, but PYTHONPATH stays in force for all of them."""
+    """Neither our process nor its children do, but PYTHONPATH stays in force for all of them."""
     here, own = tmp_path / "here", tmp_path / "own"
     here.mkdir()
     own.mkdir()

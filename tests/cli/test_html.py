@@ -1,4 +1,4 @@
-"""A page is written whole or not at all, and never over something else."""
+"""A page is written completely or not at all, and never over something else."""
 
 from __future__ import annotations
 
@@ -64,6 +64,6 @@ def test_a_full_disk_leaves_the_old_page(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_name_that_is_no_text(tmp_path: Path) -> None:
-    """A log's name may hold bytes that are no UTF-8; they must not end the writing of the page."""
+    """A log's name may contain bytes that are not UTF-8; they must not keep the page from being written."""
     write_page(str(tmp_path / "page.html"), "<html>\udcff")
     assert (tmp_path / "page.html").read_bytes() == b"<html>?"

@@ -1,4 +1,4 @@
-"""What a log, a name or a config holds cannot steer the terminal of whoever reads about it."""
+"""The contents of a log, a name or a config cannot control the reader's terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def harmless(text: str) -> bool:
-    """Nothing but printable characters and ends of lines. A no-break space holds a number and its unit together."""
+    """Only printable characters and line ends. A no-break space joins a number and its unit."""
     return all(character.isprintable() or character in "\n\u00a0\u202f" for character in text)
 
 
@@ -103,7 +103,7 @@ def test_an_error(arguments: list[str], capsys: Capture) -> None:
 
 
 def test_a_note(capsys: Capture) -> None:
-    """On a line that is passed over: nothing of it runs, and nothing of it steers a terminal."""
+    """About a skipped line: nothing in it runs, and nothing in it controls the terminal."""
     Path("evil.py").write_text(f"x = run({EVIL.replace(chr(13), '')!r}, '\x1b[31m\x9b')\n")
     assert main(["train", "evil.py"]) == 2  # there is no corpus
     out, _ = capsys.readouterr()

@@ -19,7 +19,7 @@ from nanopace.cli.main import COMMANDS, main, make_parser, make_top_parser
 from nanopace.wording.catalog import LANGUAGES, LOCALE
 
 OTHERS = [language for language in LANGUAGES if language != "en"]
-# What only a mistake of ours could bring about, and what no parser of ours has: subparsers, files, numbers of values.
+# Messages that only a bug of ours could cause, or that need what our parsers lack: subparsers, files, value counts.
 NOT_FOR_USERS = (
     "not defined|required' is|mutually exclusive|not callable|conflicting|cannot |dest=|string %|prog|parser|mode %r"
     "|can't open|unrecognized|ambiguous|expected %s|positionals|subcommands|unexpected|deprecated|heading|conflict_"
@@ -28,7 +28,7 @@ NOT_FOR_USERS = (
 
 @pytest.fixture(params=[None, *COMMANDS])
 def texts(request: pytest.FixtureRequest) -> list[str]:
-    """Of the help of one command, or of nanopace itself."""
+    """The texts in the help of one command, or of nanopace itself."""
     return help_texts(make_top_parser() if request.param is None else make_parser(request.param)[0])
 
 
@@ -49,7 +49,7 @@ def test_every_message_of_argparse_is_known() -> None:
 
 @pytest.fixture
 def marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A language of our own: what is translated stands in brackets."""
+    """A made-up language that puts translated texts in brackets."""
     monkeypatch.setattr(main_module, "translator", lambda lang: lambda text: f"<{lang}|{text}>")
     monkeypatch.setattr(argparse, "_", str)  # as it was, afterwards
     monkeypatch.setenv("COLUMNS", "1000")

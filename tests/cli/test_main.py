@@ -40,7 +40,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("flag", ["--gpu", "--config", "--set", "--html", "--pattern"])
 def test_dashes_are_no_value(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """argparse takes them for the end of all flags, even behind an equals sign."""
+    """argparse takes them for the end of all flags, even after an equals sign."""
     assert main(["explain", "some.log", f"{flag}=--"]) == 2
     assert f"argument {flag}: expected one argument" in capsys.readouterr().err
 
@@ -192,7 +192,7 @@ OPTIONS = {
 
 @pytest.mark.parametrize("command", list(COMMANDS))
 def test_the_options_are_frozen(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Scripts rely on them: a new one is added here, and one that goes is announced first."""
+    """Scripts rely on them: a new one is added here, and a removal is announced first."""
     with pytest.raises(SystemExit):
         main([command, "--help"])
     words = capsys.readouterr().out.replace("=", " ").replace("[", " ").replace("]", " ").replace(",", " ").split()
@@ -247,7 +247,7 @@ def test_a_reader_that_leaves_is_no_error() -> None:
 
 
 def test_help_names_every_language(capsys: pytest.CaptureFixture[str]) -> None:
-    """Both texts: that of the command itself has no import that could tell it."""
+    """In both texts: the command's own text cannot import the list."""
     for arguments in ([], ["explain"]):
         with pytest.raises(SystemExit):
             main([*arguments, "--help"])
@@ -255,7 +255,7 @@ def test_help_names_every_language(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_help_imports_nothing_that_is_slow() -> None:
-    """What --help may not need: it would be there before every answer."""
+    """Modules that --help must not import: they would delay every answer."""
     probe = """
 import sys
 from nanopace.cli.main import main

@@ -1,4 +1,4 @@
-"""Every flag and knob that takes a number, with numbers that nobody means: a right answer or one line."""
+"""Every flag and knob that takes a number, with absurd numbers: a correct answer or a one-line error."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_odd_numbers_of_every_flag(
 
 @pytest.mark.parametrize("value", ODD)
 def test_odd_numbers_of_every_knob(capsys: pytest.CaptureFixture[str], value: str) -> None:
-    """As far as flags alone can tell: no corpus is there."""
+    """As far as flags alone can be checked: there is no corpus."""
     for name, knob in KNOBS.items():
         if isinstance(knob.default, (int, float)) and name not in ENDLESS:
             words = ["train", f"--{name}={value}", "--dataset=/nothing/here", "--device=cpu", "--eval_only=True"]

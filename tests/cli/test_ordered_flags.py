@@ -1,4 +1,4 @@
-"""Files and flags in any order: what nanoGPT's train.py would have made of them."""
+"""Files and flags in any order mean what they mean to nanoGPT's train.py."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = ("batch_size", "n_layer", "max_iters", "lr_decay_iters", "learning_rate"
 
 
 def asked(arguments: Sequence[str]) -> Asked:
-    """As `nanopace train` understands them."""
+    """The settings that `nanopace train` reads from them."""
     understood: list[argparse.Namespace] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "run", lambda args: understood.append(args) or 0)
@@ -44,7 +44,7 @@ flags = st.tuples(st.sampled_from(NAMES), numbers)
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(said=st.lists(st.one_of(files, flags), max_size=5), data=st.data())
 def test_the_later_one_wins(said: list[Any], data: st.DataObject, tmp_path: Path) -> None:
-    """nanoGPT executes its files among its defaults and sets its flags, one after another."""
+    """nanoGPT runs its files and sets its flags one after another, over its defaults."""
     expected: dict[str, Any] = {name: knob.default for name, knob in KNOBS.items()}
     arguments: list[str] = []
     last: dict[str, str] = {}
@@ -52,7 +52,7 @@ def test_the_later_one_wins(said: list[Any], data: st.DataObject, tmp_path: Path
         if isinstance(each, str):
             path = tmp_path / f"{number}.py"
             path.write_text(each)
-            exec(each, {}, expected)  # noqa: S102  # our own sums
+            exec(each, {}, expected)  # noqa: S102  # our own text
             last |= {line.split()[0]: "file" for line in each.split("\n")}
             arguments += data.draw(st.sampled_from([[str(path)], ["--config", str(path)]]))
         else:

@@ -1,4 +1,4 @@
-"""`--pattern` on the command line: explain, compare, and what the refusal offers."""
+"""`--pattern` on the command line: explain, compare, and the pattern suggested when a log is refused."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ LETTERS = "\nabc"
 SHAPE = ModelShape(n_layer=1, n_head=2, n_embd=16, vocab_size=300, block_size=16)
 SEPARATOR = "\n---------------\n"
 
-# nanoGPT's sample.py, at the top. Its device and dtype are those of training; ours are what is fastest here.
+# From the top of nanoGPT's sample.py. Its device and dtype are training's; ours are the fastest here.
 DEFAULTS = {
     "init_from": "resume",
     "out_dir": "out",
@@ -42,7 +42,7 @@ DEFAULTS = {
 
 @pytest.fixture(autouse=True)
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory as a nanoGPT user has it: a run of its own, its data, and a GPT-2 that was fetched before."""
+    """A nanoGPT user's directory: a run, its data, and a downloaded GPT-2."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
     torch.manual_seed(1)
@@ -206,7 +206,7 @@ def test_what_is_not_done_as_asked_for_is_said(capsys: pytest.CaptureFixture[str
 
 
 def test_the_end_of_a_document_by_its_name() -> None:
-    """In GPT-2's tokens, as in nanoGPT; an alphabet has only the letters of it."""
+    """In GPT-2's tokens, as in nanoGPT; with an alphabet, it is only letters."""
     end = "<|endoftext|>"
     encode = gpt2().encode
     assert sample._encoded(end, gpt2()) == [50256]

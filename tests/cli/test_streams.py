@@ -1,4 +1,4 @@
-"""Standard output and standard error that fail, for real: a full disk, a reader who left, a terminal that is gone."""
+"""Standard output and standard error that really fail: a full disk, a reader that quit, a terminal that is gone."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_lost_answer_is_one_line_and_no_success(write_log: WriteLog, words: st
 
 
 def test_a_lost_answer_is_noticed_where_nothing_is_buffered() -> None:
-    """argparse passes over what its print cannot write."""
+    """argparse ignores it if its print fails."""
     for words in ("--help", "cards"):
         command = f"{NANOPACE} {words}"
         assert shell(f"{command} > /dev/full", PYTHONUNBUFFERED="1").returncode == 2
@@ -74,7 +74,7 @@ def test_a_reader_who_leaves_is_no_error_with_a_line() -> None:
 
 
 def test_a_pipe_that_keeps_nobody_waiting_gets_everything() -> None:
-    """As a terminal does that another program has made so."""
+    """Such as a terminal that another program has set to non-blocking."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     words = [sys.executable, "-c", "import sys; from nanopace.cli.streams import guard; guard(); print('x' * 10**6)"]
@@ -87,7 +87,7 @@ def test_a_pipe_that_keeps_nobody_waiting_gets_everything() -> None:
 
 
 def test_a_closed_stream_gives_its_number_to_no_file() -> None:
-    """Else a warning that C code prints would land in the next file that is opened."""
+    """Otherwise a warning printed by C code would end up in the next opened file."""
     program = "from nanopace.cli.streams import guard; guard(); import os; assert os.open('/dev/null', 0) > 2"
     assert shell(f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} <&- >&- 2>&-").returncode == 0
 
@@ -112,7 +112,7 @@ def assert_came_to_its_end(out: Path, reason: str, last: int = 20) -> None:
 
 @pytest.mark.parametrize("reason", ["No space left on device", "Broken pipe"])
 def test_training_goes_on_without_a_stdout(tmp_path: Path, reason: str) -> None:
-    """`> /full/train.log` and `| head`: the exit code is training's, and stderr says why nothing more is seen."""
+    """`> /full/train.log` and `| head`: the exit code is training's, and stderr says why nothing more is printed."""
     if reason == "Broken pipe":
         process = Popen(training(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=unmeasured())
         process.stdout.readline()
@@ -128,7 +128,7 @@ def test_training_goes_on_without_a_stdout(tmp_path: Path, reason: str) -> None:
 
 
 def test_training_goes_on_without_its_terminal(tmp_path: Path) -> None:
-    """One that is not the controlling one: nobody sends a SIGHUP, and the live display has nowhere to draw."""
+    """A terminal other than the controlling one: no SIGHUP comes, and the live display has nowhere to draw."""
     ours, theirs = os.openpty()
     environment = {**unmeasured(), "OMP_NUM_THREADS": "1", "TERM": "xterm-256color"}
     process = Popen(

@@ -1,4 +1,4 @@
-"""`nanopace watch` with real processes, and what may be done to them: the training comes to its end all the same."""
+"""`nanopace watch` with real processes, and what may happen to them: the training always finishes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Shell:
-    """A pipeline in a process group of its own, as a terminal would start it."""
+    """A pipeline in its own process group, as a terminal would start it."""
 
     def __init__(self, line: str) -> None:
         self.process = subprocess.Popen(
@@ -72,7 +72,7 @@ class Shell:
 
 
 def wait_for(condition: object, *, file: Path) -> str:
-    """The text of a file, as soon as it has what is looked for."""
+    """The text of a file, as soon as it contains the expected text."""
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         text = file.read_text() if file.exists() else ""
@@ -102,7 +102,7 @@ def test_lines_pass_and_what_they_leave_out_stands_under_them() -> None:
 
 
 def test_the_comments_are_nothing_to_a_reader(write_log: WriteLog, capfd: pytest.CaptureFixture[str]) -> None:
-    """A log that was watched and kept, comments and all, is the same log."""
+    """A log saved with watch's comments still reads as the same log."""
     log = write_log()
     with log.open() as file:
         watched = subprocess.run(
@@ -181,7 +181,7 @@ def test_a_started_command_outlives_a_watch_that_is_killed(here: Path) -> None:
 
 @pytest.mark.parametrize("how", ["{trainer} > train.log & {nanopace} watch train.log", "{trainer} | {nanopace} watch"])
 def test_a_watch_that_is_killed_ends_a_trainer_that_prints_into_it_and_no_other(here: Path, how: str) -> None:
-    """As docs/watch.md says: a pipe without a reader breaks, whoever the reader was."""
+    """As docs/watch.md says: a pipe without a reader breaks, whatever the reader was."""
     command = how.format(trainer=trainer(500, 0.02), nanopace=f"(echo $BASHPID > pid; exec {NANOPACE}")
     shell = Shell(f"{command}) > out.log; wait")
     wait_for(f"{PREFIX}iteration ", file=here / "out.log")
@@ -217,7 +217,7 @@ def test_the_exit_code_of_a_started_command(here: Path, command: str, code: int)
 
 
 def test_alerts_and_the_end_are_told(here: Path) -> None:
-    """And a program that hangs keeps no line waiting."""
+    """And a hanging program delays no line."""
     (here / "hook.sh").write_text('echo "$NANOPACE_EVENT $NANOPACE_ITERATION" >> told\n')
     log = HEADER + training(60).replace("iter 43: loss", "iter 43: loss nan, was")
     (here / "train.log").write_text(re.sub(r"nan, was [\d.]+", "nan", log))
@@ -297,7 +297,7 @@ def test_the_footer_on_a_terminal() -> None:
 
 
 def _on_terminal(command: str, until: str) -> Iterator[str]:
-    """What a terminal of 100 columns was sent, line by line, without its colours."""
+    """What a terminal of 100 columns received, line by line, without colours."""
     pid, fd = pty.fork()
     if not pid:
         os.environ.update(TERM="xterm", PYTHONPATH=os.pathsep.join(sys.path))

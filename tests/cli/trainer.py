@@ -1,8 +1,8 @@
-"""A process like nanoGPT's training: it prints rows, and when it is interrupted it saves, says so, and ends.
+"""A process like nanoGPT's training: it prints rows; when it is interrupted, it saves, says so, and exits.
 
     python trainer.py ITERATIONS SECONDS_PER_ROW DONE
 
-DONE is written when it has got to its end, or has saved. If a line cannot be printed it dies, as Python programs do.
+DONE is written at the end, or after saving. If a line cannot be printed, it dies, as Python programs do.
 """
 
 import signal

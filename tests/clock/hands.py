@@ -1,4 +1,4 @@
-"""A clock whose hands are set by the test, and a card that is behind its host."""
+"""A clock whose hands the test sets, and a card that lags behind its host."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Hands:
 
 
 class Event:
-    """Is passed once the card has done what was queued before it."""
+    """Passes once the card has done everything queued before it."""
 
     def __init__(self, card: Card) -> None:
         self._card = card
@@ -50,7 +50,7 @@ class Event:
 
 
 class Card:
-    """Stands in for torch.cuda: `work` is queued, and done when its turn comes."""
+    """Stands in for torch.cuda: `work` is queued and done in turn."""
 
     def __init__(self, hands: Hands) -> None:
         self.hands = hands
@@ -90,7 +90,7 @@ class Card:
 
 @contextmanager
 def hands_of_a_clock(*, card: bool = False) -> Iterator[tuple[Hands, Card]]:
-    """Inside, a Clock that is made reads these hands, and begins with them."""
+    """Inside this context, a new Clock reads these hands and starts with them."""
     hands = Hands()
     cuda = Card(hands)
     loops_torch = mock.MagicMock(cuda=cuda, __version__="2", distributed=None) if card else None

@@ -60,7 +60,7 @@ def play(clock: Clock, program: list[Block], work: Any) -> None:
 
 
 def cut_out_of(step: Block) -> Iterator[Block]:
-    """Phases of their own inside a step. A step inside of it is no other one, and has nothing of its own."""
+    """Separate phases inside a step. A step inside a step is not another one, and has nothing of its own."""
     for each in step.inside:
         if each.kind == "step":
             yield from cut_out_of(each)
@@ -69,7 +69,7 @@ def cut_out_of(step: Block) -> Iterator[Block]:
 
 
 def expected(program: list[Block]) -> tuple[list[float], dict[str, float]]:
-    """What the rules say: the steps' times, and the time by phase of everything else."""
+    """The expected result: the steps' times, and the time of everything else by phase."""
     steps: list[float] = []
     rest: defaultdict[str, float] = defaultdict(float)
     waiting = 0.0
@@ -91,7 +91,7 @@ def expected(program: list[Block]) -> tuple[list[float], dict[str, float]]:
 @settings(max_examples=60)
 @given(PROGRAMS, st.sampled_from(("host", "card, in step with its host", "card, behind its host")))
 def test_every_moment_belongs_to_one_phase(program: list[Block], where: str) -> None:
-    first = Block("step", 1.0, [], 0.0)  # before it everything else is start-up
+    first = Block("step", 1.0, [], 0.0)  # everything before it is start-up
     with TemporaryDirectory() as folder, hands_of_a_clock(card=where != "host") as (hands, card):
 
         def work(ms: float) -> None:
@@ -121,7 +121,7 @@ def test_every_moment_belongs_to_one_phase(program: list[Block], where: str) -> 
     assert parts == pytest.approx(sum(steps), abs=1e-2)
     assert {kind: ms for kind, ms in found.items() if ms > 1e-3} == pytest.approx(of_others, abs=1e-2)
     [end] = [event for event in ledger.events if isinstance(event, EndEvent)]
-    assert end.wall_ms == pytest.approx(sum(steps) + sum(found.values()), abs=2.0)  # the end is looked for by ms
+    assert end.wall_ms == pytest.approx(sum(steps) + sum(found.values()), abs=2.0)  # the end is found to 1 ms
     assert card.synchronized <= 1
 
 

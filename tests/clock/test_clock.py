@@ -1,4 +1,4 @@
-"""A clock in loops of all kinds: what it writes can be read, and nothing that befalls it stops a training."""
+"""A clock in all kinds of loops: its ledger can be read, and nothing that happens to it stops training."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_from_a_loop_to_a_report(tmp_path: Path) -> None:
     assert wall.evaluation_s >= 8 * 0.02
     text = render(diagnosis)
     assert "– computing" in text
-    assert "– optimizer" not in text  # nobody told it from the rest
+    assert "– optimizer" not in text  # it was not marked separately
     assert compare(run, run).median_ms.ratio == 1
 
 
@@ -169,7 +169,7 @@ def test_a_torch_loop_with_workers(tmp_path: Path) -> None:
                 optimizer.zero_grad()
                 step.loss = loss
             losses.append(loss.item())
-            loss.data.zero_()  # whatever becomes of it, the step's loss is what it was
+            loss.data.zero_()  # a later change does not affect the step's loss
     steps = steps_of(tmp_path)
     assert [event.loss for event in steps] == pytest.approx(losses)
     assert all((event.grad_norm or 0) > 0 for event in steps)

@@ -1,4 +1,4 @@
-"""The example of the documentation runs, and its ledger can be explained and compared."""
+"""The example in the documentation runs, and its ledger can be explained and compared."""
 
 from __future__ import annotations
 

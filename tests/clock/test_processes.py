@@ -1,4 +1,4 @@
-"""Clocks in processes of their own: how they end, who writes, and what is left of a killed one."""
+"""Clocks in their own processes: how they end, which one writes, and what a killed one leaves."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_no_torch_where_the_loop_has_none(tmp_path: Path) -> None:
         ("raise MemoryError", "out_of_memory"),
         ("raise KeyboardInterrupt", "interrupted"),
         ("os.kill(os.getpid(), 9)", None),
-        ("pass", None),  # nobody said that it was over
+        ("pass", None),  # nothing marked the end
         ("sys.exit(3)", None),
     ],
 )
@@ -57,7 +57,7 @@ def test_how_it_ended(tmp_path: Path, end: str, ending: str | None) -> None:
     run_python(LOOP + f"    train(20)\n    time.sleep(1.3)\n    {end}", tmp_path)
     run = open_run(tmp_path / "ledger.jsonl")
     assert run.ending == ending
-    assert len(run.rows) >= 19  # the last is written with what comes after it
+    assert len(run.rows) >= 19  # the last one is written together with what follows
     assert ledger_of(tmp_path).damaged == 0
 
 
@@ -82,7 +82,7 @@ def test_leaving_the_block_tells_how_it_ended(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_at_any_moment(tmp_path: Path) -> None:
-    """Lines are whole, and at most the last second is missing."""
+    """Lines are intact, and at most the last second is missing."""
     for number in range(3):
         path = tmp_path / f"{number}.jsonl"
         code = textwrap.dedent(LOOP) + "print('go', flush=True); train(10**6)"

@@ -1,4 +1,4 @@
-"""Nothing that befalls a clock stops a training."""
+"""Nothing that happens to a clock stops training."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def rows(tmp_path: Path) -> list[Path]:
-    """Two files of short and long rows, some of them twice."""
+    """Two files of short and long rows, some of them duplicates."""
     rng = random.Random(1)
     texts = ["".join(rng.choices("abc \n", k=rng.choice([5, 50, 3000]))) for _ in range(150)]
     files = []

@@ -1,4 +1,4 @@
-"""A web server on this machine that gives files, in parts if asked, and fails in the ways that servers do."""
+"""A web server on this machine that serves files, in parts on request, and fails in the ways that servers do."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-_ENDLESS = 256 << 20  # bytes: who takes as many of them takes them all, and no disk shall be filled by that
+_ENDLESS = 256 << 20  # bytes: a client that takes this many would take them all, and no disk must fill up
 
 
 @dataclass
 class FileServer:
-    """What it gives, how it behaves, and what it was asked."""
+    """What it serves, how it behaves, and what was requested."""
 
     files: dict[str, bytes]
     url: str = ""
     ranges: bool = True
-    breaks_after: list[int] = field(default_factory=list)  # bytes of an answer, after which the connection is cut
-    says: list[int] = field(default_factory=list)  # statuses to answer with, before it behaves
-    names_checksums: bool = False  # like Hugging Face: a redirection that names the sha256
+    breaks_after: list[int] = field(default_factory=list)  # bytes of a response, after which the connection is cut
+    says: list[int] = field(default_factory=list)  # statuses to answer with before it behaves
+    names_checksums: bool = False  # like Hugging Face: a redirect that names the sha256
     checksum: str | None = None  # or this instead
     hides_sizes: bool = False
-    endless: bool = False  # sends what it has again and again, and does not say how much (see _ENDLESS)
-    leads_to: str | None = None  # a redirection there, for everything
+    endless: bool = False  # sends its content repeatedly, without a length (see _ENDLESS)
+    leads_to: str | None = None  # redirects everything there
     kind: str | None = None  # the Content-Type
     asked: list[tuple[str, str | None]] = field(default_factory=list)  # path and Range
 

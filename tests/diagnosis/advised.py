@@ -1,4 +1,4 @@
-"""What the tests of advice give and read."""
+"""Inputs and readers for the tests of advice."""
 
 from __future__ import annotations
 

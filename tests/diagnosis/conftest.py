@@ -1,4 +1,4 @@
-"""Diagnoses made by hand, for the tests of what is built upon them."""
+"""Hand-made diagnoses, for tests of what is built on them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def make(
     max_iters: int | None = None,
     findings: Sequence[Finding] = (),
 ) -> Diagnosis:
-    """What is not given is unknown or uneventful. `curve`: (iteration, seconds, val)."""
+    """Anything not given is unknown or uneventful. `curve` has (iteration, seconds, val)."""
     named: dict[str, FactValue] = {} if dataset is None else {"dataset": dataset}
     accumulation = (knobs or {}).get("gradient_accumulation_steps")
     spent: dict[str, Any] = {

@@ -1,6 +1,6 @@
-"""Runs with what nanoGPT's logs do not have: what a ledger measures, faults, a card's sensors, and folded rows.
+"""Runs with what nanoGPT's logs lack: a ledger's measurements, faults, a card's sensors, and folded rows.
 
-And pairs of diagnoses that differ in more ways than two logs of one trainer do."""
+Also pairs of diagnoses that differ in more ways than two logs of one trainer do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FACTS = {
 
 
 def ledger_run(seed: int) -> Run:
-    """As our own trainer writes it: every phase measured, and something wrong with some of them."""
+    """A run as our own trainer records it: every phase is measured, and some have faults."""
     dice = random.Random(seed)
     count, step_ms = dice.choice((40, 90, 140)), dice.choice((2900.0, 9000.0, 25_000.0))
     times = [step_ms * math.exp(dice.gauss(0, 0.01)) * (3 if dice.random() < 0.03 else 1) for _ in range(count)]
@@ -40,7 +40,7 @@ def ledger_run(seed: int) -> Run:
             Span("stall", at, dice.uniform(2, 60) * step_ms, reason=dice.choice(("suspend", "data", "unknown")))
         )
     if seed % 2:
-        spans.append(Span("step", count - 1, 0.7 * step_ms))  # of a step that was cut off
+        spans.append(Span("step", count - 1, 0.7 * step_ms))  # of an unfinished step
     error = dice.choice((None, 0.01))
     evaluations = [
         Evaluation(
@@ -77,7 +77,7 @@ def ledger_run(seed: int) -> Run:
 
 
 def folded_run(seed: int) -> Run:
-    """As a very long log is read: ten normal rows as one; every second run has rows that cover several iterations."""
+    """A run as read from a very long log: ten normal rows as one; in every other run, rows cover several iterations."""
     dice = random.Random(seed)
     shift = dice.choice((1.0, 1.2, 2.0))
     run = nanogpt_run(
@@ -111,7 +111,7 @@ def folded_run(seed: int) -> Run:
 
 
 def odd_pair(seed: int) -> tuple[Diagnosis, Diagnosis]:
-    """Two diagnoses that may differ in anything that a comparison asks for."""
+    """Two diagnoses that may differ in anything a comparison looks at."""
     dice = random.Random(f"{seed} odd pair")
     shared = {"metric": dice.choice(("loss", "loss", "bpb")), "tokenizer": dice.choice((None, "x")), "card": "RTX 4090"}
     a, b = (_odd_diagnosis(dice, name, shared) for name in ("a.log", "b.log"))

@@ -1,4 +1,4 @@
-"""Runs made from figures: what nanoGPT's clock and log would show of them, with seeded noise."""
+"""Runs made from figures: what nanoGPT's clock and log would show, with seeded noise."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def nanogpt_run(
     """A run of nanoGPT from `first_iteration` to `iterations`, both included.
 
     `saves` says which evaluations write a checkpoint, `stalls` adds milliseconds to an iteration, `pace` multiplies the
-    step time, `restarts` maps an iteration at which the process died to the one where the next process went on.
-    An `eval_interval` of 0 evaluates never.
+    step time, `restarts` maps the iteration at which a process died to the one where the next process resumed.
+    An `eval_interval` of 0 means no evaluations.
     """
     noisy = random.Random(seed)
     rows, evaluations, checkpoints, made = Rows(), [], [], []
@@ -108,6 +108,6 @@ def rows_run(
 
 
 def known(values: Mapping[str, FactValue]) -> Mapping[str, Fact]:
-    """Facts that a person gave, and the peak that nanoGPT always divides by."""
+    """Facts given by the user, and the peak that nanoGPT always divides by."""
     facts = {name: Fact(value, "flag") for name, value in values.items()}
     return MappingProxyType({"printed_peak_tflops": Fact(312.0, "inferred", "trainer"), **facts})

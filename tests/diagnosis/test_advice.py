@@ -34,7 +34,7 @@ def test_case_1_is_worth_tuning(case_1: Diagnosis) -> None:
     interval, iters, saves = advise(run_of(), case_1)
     assert interval.code == "raise_eval_interval"
     assert interval.numbers == {"from_interval": 500, "to_interval": 2000, "evaluations": 10}
-    assert interval.saves_s == pytest.approx(30 * 5.136 + 23 * 0.467)  # ten remain, and each of them may save
+    assert interval.saves_s == pytest.approx(30 * 5.136 + 23 * 0.467)  # ten remain, and each may save
     assert interval.saves_share == pytest.approx(0.0456, abs=0.0005)
     assert iters.code == "lower_eval_iters_unknown"
     assert iters.numbers == {"factor": 4, "noise_factor": 2}
@@ -170,7 +170,7 @@ def test_advice_is_ordered_complete_and_never_backwards(make_diagnosis: Any, **d
         assert set(finding.numbers) == set(FINDINGS[finding.code])
         if finding.code == "raise_eval_interval":
             assert finding.numbers["to_interval"] > finding.numbers["from_interval"]  # type: ignore[operator]
-            # In seconds: of a run that took almost none, a share is known only roughly.
+            # In seconds: for a very short run, a share is only known roughly.
             assert 0 <= finding.saves_s <= drawn["overhead"] * drawn["total"] * (1 + 1e-9)  # type: ignore[operator]
             assert finding.saves_share == finding.saves_s / drawn["total"]  # type: ignore[operator]
     assert ("nothing_to_change" in codes(advice)) <= (len(advice) == 1)
@@ -274,7 +274,7 @@ def test_a_quarter_of_the_checkpoints_is_kept_and_five_at_least(make_diagnosis: 
 
 
 def test_stalls_and_the_start_make_no_evaluation_cheaper(make_diagnosis: Any) -> None:
-    """2% of all time are 4% of what is left without 400 s of stalls and 600 s of start-up."""
+    """2% of all time is 4% of what remains without 400 s of stalls and 600 s of start-up."""
     wall = {"overhead_share": 0.02, "stall_s": 400.0, "startup_s": 600.0}
     advice = advise(run_of(), make_diagnosis(evaluations=OFTEN["evaluations"], wall=wall))
     (finding,) = [each for each in advice if each.code == "raise_eval_interval"]

@@ -1,4 +1,4 @@
-"""Advice on what the card does: micro-batch, compilation, dtype."""
+"""Advice on using the card: micro-batch, compilation, dtype."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_larger_micro_batch_keeps_the_tokens(
 def test_each_card_keeps_as_many_passes_as_the_others(
     make_diagnosis: Any, cards: int, accumulation: int, expected: tuple[int, int] | None
 ) -> None:
-    """nanoGPT divides its accumulation among the cards, and refuses what is left over."""
+    """nanoGPT divides its accumulation among the cards, and refuses a remainder."""
     run = run_of(**GPT2, batch_size=4, gradient_accumulation_steps=accumulation, gpu_memory_gb=80, gpu_count=cards)
     diagnosis = make_diagnosis(mfu=0.3, card="Some card", peak=100.0)
     found = [f.numbers for f in advise(run, diagnosis) if f.code == "larger_micro_batch"]
@@ -78,9 +78,9 @@ def test_neither_a_larger_micro_batch_nor_compiling_gives_a_card_power(make_diag
         ("Tesla T4", "bfloat16", 0.03, True),
         ("Tesla T4", None, 0.03, True),
         ("Tesla T4", None, 0.12, True),  # 7.8 TFLOP/s, less than its fp32
-        ("Tesla T4", None, None, True),  # how well it is used is unknown
+        ("Tesla T4", None, None, True),  # its utilisation is unknown
         ("Tesla T4", None, 0.13, False),  # 8.5 TFLOP/s: at that speed it emulates nothing
-        ("Tesla T4", "bfloat16", 0.7, False),  # nor does it here: it cannot be a T4
+        ("Tesla T4", "bfloat16", 0.7, False),  # nor here: it cannot be a T4
         ("Tesla T4", "float16", 0.03, False),
         ("V100", "bfloat16", 0.03, True),  # in all its forms
         ("GTX 1080 Ti", "bfloat16", 0.03, False),  # its fp16 is no faster

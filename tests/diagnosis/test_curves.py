@@ -39,7 +39,7 @@ def test_columns_are_parallel() -> None:
 
 @pytest.mark.parametrize("log_interval", [100, 200, 300])
 def test_evaluations_stand_where_they_ended(log_interval: int) -> None:
-    """Hidden or visible, an evaluation ends at the same second: before the step of its iteration."""
+    """Hidden or visible, an evaluation ends at the same time: before the step of its iteration."""
     run = nanogpt_run(19_900, noise=0.0, saves=lambda _: False, log_interval=log_interval, compile_ms=0.0)
     curves = curves_of(run)
     expected = [0.169 * iteration + 5.14 * (1 + number) for number, iteration in enumerate(curves.eval_iteration)]
@@ -53,7 +53,7 @@ def test_an_evaluation_after_the_last_row_has_its_time_too() -> None:
 
 
 def test_waits_for_checkpoints_stand_where_they_ended_the_last_one_at_the_end() -> None:
-    """Saved, evaluated, and then waited for: an evaluation does not end with what came after it."""
+    """Saved, evaluated, and then waited for: an evaluation's end does not include what came after it."""
     run = Run(
         "ledger",
         "ledger",
@@ -75,19 +75,22 @@ def test_waits_for_checkpoints_stand_where_they_ended_the_last_one_at_the_end() 
 
 @pytest.mark.usefixtures("untraced")
 def test_a_long_run_is_thinned_and_keeps_its_slow_rows() -> None:
-    times = [100.0] * 30_000
-    for index in range(501, 30_000, 1000):
-        times[index] = 700.0
-    curves = curves_of(rows_run(times, log_interval=1))
-    assert 1600 + 30 < len(curves.row_ms) <= 2000 + 30
-    assert sum(cause is not None for cause in curves.row_cause) == 30
-    assert curves.row_iteration == tuple(sorted(curves.row_iteration))
-    assert (curves.row_iteration[0], curves.row_iteration[-1]) == (0, 29_999)
+    """Of 2,000 normal rows, 300 are extremes (here the first row of each stretch, since all are equal), and the other
+    1,700 stand at even distances from the first row to the last."""
+    slow = range(501, 30_000, 1000)
+    normal = [index for index in range(30_000) if index not in slow]
+    curves = curves_of(rows_run([700.0 if index in slow else 100.0 for index in range(30_000)], log_interval=1))
+    extremes = {normal[stretch * 29_970 // 300] for stretch in range(300)}
+    even = {normal[place * 29_969 // 1_699] for place in range(1_700)}
+    assert curves.row_iteration == tuple(sorted({*slow, *extremes, *even}))
+    assert len(curves.row_iteration) == 2_013  # 17 of the even ones are extremes, too
+    caused = zip(curves.row_iteration, curves.row_cause, strict=True)
+    assert [iteration for iteration, cause in caused if cause is not None] == [*slow]
 
 
 @pytest.mark.usefixtures("untraced")
 def test_of_too_many_slow_rows_the_largest_of_neighbours_are_kept() -> None:
-    """Not the largest of all: the part of the run where they are smaller would look as if it had none."""
+    """Not the largest of all: the part of the run with smaller ones would seem to have none."""
     times = [100.0] * 30_000
     for index in range(1, 30_000, 10):
         times[index] = 200.0 + index
@@ -104,7 +107,7 @@ def test_evaluations_inside_a_folded_row() -> None:
 
 
 def test_of_very_many_slow_rows_those_of_all_the_run_are_drawn() -> None:
-    """Evaluations become cheaper half way, and the dear ones alone would fill the chart."""
+    """Evaluations become cheaper halfway, and the expensive ones alone would fill the chart."""
     times = [100.0] + [100.0 if n % 5 else 3000.0 if n < 10_000 else 2500.0 for n in range(1, 20_000)]
     evaluated = range(5, 20_000, 5)
     curves = curves_of(rows_run(times, log_interval=1, evaluated=evaluated))

@@ -1,4 +1,4 @@
-"""Thinning a long run for its charts loses no spike: shown on runs of any shape."""
+"""Thinning a long run for its charts loses no spike, whatever the run's shape."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""All figures and findings of some runs of known truth, and of some pairs of them: the arithmetic must stay as it is.
+"""All figures and findings of some runs with a known truth, and of some pairs of them: the arithmetic must not change.
 
 `tests/evidence` makes the runs and checks that no sentence about them is false. Here every number is compared, so that
-a slip in a formula shows, even where no sentence becomes false. After a change that is meant:
+a mistake in a formula shows, even if no sentence becomes false. After an intended change:
 
-    python -m tests.diagnosis.test_figures     # writes figures.jsonl anew; look at the difference
+    python -m tests.diagnosis.test_figures     # rewrites figures.jsonl; look at the diff
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .odd_runs import folded_run, ledger_run, odd_pair
 
 FILE = Path(__file__).with_name("figures.jsonl")
 DIGESTS = Path(__file__).with_name("figures.digests.json")
-# Of some hundred, those that together run every branch of the diagnosis that any of them runs.
+# Out of several hundred, those that together run every branch of the diagnosis that any of them runs.
 RUNS = (
     0, 3, 11, 12, 17, 29, 41, 53, 61, 86, 93, 111, 120, 123, 136, 138, 144, 159, 161, 181, 206, 212, 225, 240, 248,
 )  # fmt: skip
@@ -70,7 +70,7 @@ MADE: Mapping[str, tuple[Callable[[int], Any], Iterable[int]]] = {
 
 
 def plain(value: Any) -> Any:
-    """As JSON, without what is unknown; seven digits of a number."""
+    """As JSON, without unknown values; numbers with seven digits."""
     if isinstance(value, Record):
         value = {name: getattr(value, name) for name in value._fields if name not in LEFT_OUT}
     if isinstance(value, Mapping):
@@ -81,14 +81,14 @@ def plain(value: Any) -> Any:
 
 
 def total(points: Iterable[float | str | None]) -> Any:
-    """One number that depends on every point and its place; of a text its length counts."""
+    """One number that depends on every point and its position; for a text, on its length."""
     numbers = [len(each) if isinstance(each, str) else each or 0.0 for each in points]
     weighted = [(place % 7 + 1) * each for place, each in enumerate(numbers)]
     return plain(math.fsum(weighted) if any(isinstance(each, float) for each in weighted) else sum(weighted))
 
 
 def digests(figures: Mapping[str, Any]) -> dict[str, str]:
-    """Of each part of the figures, eight letters that change with it."""
+    """Eight letters for each part of the figures, which change with it."""
     return {name: hashlib.sha256(json.dumps(part).encode()).hexdigest()[:8] for name, part in figures.items()}
 
 
@@ -120,7 +120,7 @@ def test_every_figure_is_as_it_was(part: int) -> None:
 
 @pytest.mark.parametrize("part", range(10))
 def test_nor_do_those_of_many_other_runs_change(part: int) -> None:
-    """Which part of the figures changed is all that is kept of them."""
+    """For these, only which part of the figures changed is stored."""
     for name, expected in list(json.loads(DIGESTS.read_text()).items())[part::10]:
         kind, seed = name.split()
         assert digests(MADE[kind][0](int(seed))) == expected, name

@@ -1,4 +1,4 @@
-"""One row that was held up rewrites nothing but the stalls; and a figure that cannot be is never said."""
+"""One delayed row changes nothing but the stalls; and an impossible figure is never reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says of other trainers' logs has to be true of them, and nothing that their users cannot do."""
+"""What a report says about other trainers' logs must be true for them, and must not advise what they cannot do."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_sentence_has_its_numbers_and_names_no_knob_of_nanogpt(code: str) -> N
 
 @pytest.mark.parametrize("code", FINDINGS)
 def test_every_sentence_that_names_a_knob_has_another_for_other_trainers(code: str) -> None:
-    """Or is never said of them."""
+    """Or is never said about them."""
     of_ours_alone = {"lower_eval_iters", "lower_eval_iters_unknown", "use_float16", "smaller_micro_batch"}
     texts = [text for each in SENTENCES[code].templates for text in (each.one, each.many or "")]
     names = any(NANOGPT_KNOBS.search(re.sub(r"\{\w+\}", "", text)) for text in texts)
@@ -114,7 +114,7 @@ def test_a_peak_that_the_log_names_is_not_that_of_any_card() -> None:
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_reports_of_other_trainers_wherever_their_log_ends(name: str) -> None:
-    """One row, two rows, only evaluations so far: each beginning of each example."""
+    """One row, two rows, only evaluations so far: every prefix of each example."""
     data = data_of(name)
     ends = {at + 1 for at in range(len(data)) if data[at : at + 1] == b"\n"} | {len(data)}
     for end in sorted(ends):

@@ -9,7 +9,7 @@ from nanopace.diagnosis.result import Checkpoints
     ("each_ms", "low_ms", "high_ms", "shown"),
     [
         (5.0, 4.0, 5.5, True),
-        (5.0, 4.0, 5.0, False),  # a fifth of it, and no more
+        (5.0, 4.0, 5.0, False),  # at most a fifth of it
         (None, 4.0, 9.0, False),
         (5.0, None, 9.0, False),
         (5.0, 4.0, None, False),

@@ -1,4 +1,4 @@
-"""Logs with losses and no step times: the loss is explained, and nothing is said of the time."""
+"""Logs with losses but no step times: the loss is explained, and nothing is said about time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def untimed_run(
     name: str = "state.json",
     **facts: Any,
 ) -> Run:
-    """2,000 iterations with an evaluation every 100, of which 20 take 40 s; the steps take 300 ms."""
+    """2,000 iterations of 300 ms, with an evaluation every 100; the 20 evaluations take 40 s."""
     builder = RunBuilder(name, NANOCHAT)
     for fact, value in facts.items():
         builder.fact(fact, value)
@@ -81,9 +81,9 @@ def test_what_is_known_and_what_is_not() -> None:
     ("run", "mean_s"),
     [
         (untimed_run(wall_ms=None), None),
-        (untimed_run(eval_ms=None), None),  # how much of it is evaluation is unknown
-        (untimed_run(first=1000), None),  # how long the part before took, too
-        (untimed_run(wall_ms=30_000.0), None),  # evaluations that are longer than the whole are not in it
+        (untimed_run(eval_ms=None), None),  # the evaluations' share is unknown
+        (untimed_run(first=1000), None),  # so is the time of the earlier part
+        (untimed_run(wall_ms=30_000.0), None),  # evaluations longer than the total are not part of it
         (untimed_run(first=0), 600 / 1991),  # a trainer that counts from 0
         (untimed_run(first=7, eval_ms=None), 640 / 1997),  # no evaluation
     ],

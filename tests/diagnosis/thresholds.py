@@ -1,4 +1,4 @@
-"""Where a thing begins to be said: the place is looked for, to be compared with what the constants say."""
+"""Finds the threshold of a statement, to compare it with the constants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Holds = Callable[[float], bool]
 
 
 def threshold(holds: Holds, low: float, high: float) -> float:
-    """Where between the two `holds` changes; it does so once."""
+    """Where `holds` changes between the two; it does so once."""
     at_low = holds(low)
     assert holds(high) != at_low, f"the same at {low} and {high}"
     for _ in range(30):

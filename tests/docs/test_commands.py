@@ -1,8 +1,8 @@
-"""Every command that README and docs show works: it is run where that is quick, and else at least understood.
+"""Every command in README and docs works: it is run if that is quick, and otherwise at least parsed.
 
-A `sh` block holds commands, one a line; a `console` block a command with its output, which test_outputs.py runs; a
-`bash` block is a script to copy. What is only parsed, and what is not even that, is listed here with the reason, and a
-reason that no command needs any more is an error.
+A `sh` block holds commands, one per line; a `console` block holds a command with its output, which test_outputs.py
+runs; a `bash` block is a script to copy. Commands that are only parsed, or not even that, are listed here with the
+reason, and a reason that no command needs any more is an error.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def blocks(page: Path, label: str) -> list[str]:
 
 
 def commands() -> list[tuple[str, str]]:
-    """(page, command) of every line in a `sh` block, without its comment."""
+    """(page, command) for every line in a `sh` block, without its comment."""
     found = []
     for page in PAGES:
         for block in blocks(page, "sh"):
@@ -72,13 +72,13 @@ COMMANDS_SHOWN = commands()
 
 
 def last_of(command: str) -> list[str]:
-    """The words of the last program of a pipe: the one that is ours."""
+    """The words of the last program in a pipe, which is ours."""
     words = shlex.split(command)
     return words[len(words) - words[::-1].index("|") :] if "|" in words else words
 
 
 def parse(words: list[str]) -> argparse.Namespace | None:
-    """What our own parser makes of a command line; None where it only shows help."""
+    """Our own parser's result for a command line; None if it only shows help."""
     try:
         top = make_top_parser().parse(words)
         if top.command is None:
@@ -93,7 +93,7 @@ def parse(words: list[str]) -> argparse.Namespace | None:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the files that the commands name."""
+    """A directory with the files named in the commands."""
     place = tmp_path_factory.mktemp("docs")
     shutil.copytree(ROOT / "examples", place / "examples")
     shutil.copytree(ROOT / "configs", place / "configs")

@@ -1,4 +1,4 @@
-"""Every relative link in the docs leads to a file and a heading that exist, and every experiment is in the index."""
+"""Every relative link in the docs points to an existing file and heading, and every experiment is in the index."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _text(page: Path) -> str:
 
 
 def _anchors(page: Path) -> set[str]:
-    """The headings' anchors as GitHub makes them; the second heading of a name ends in -1."""
+    """The headings' anchors as GitHub makes them; the second of the same name ends in -1."""
     anchors: set[str] = set()
     for heading in _HEADING.findall(_text(page)):
         shown = re.sub(r"\]\([^)]*\)", "", heading).lower()

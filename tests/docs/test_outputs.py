@@ -1,4 +1,4 @@
-"""The output that the README and docs/reading-a-report.md show is what the commands really print."""
+"""The output in the README and docs/reading-a-report.md is what the commands really print."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What the checkers of findings share: where they are noted, and what the noise of a run leaves open.
+"""What the checkers of findings share: where they are registered, and the tolerance for a run's noise.
 
-A checker says what would make a finding false, given the truth that its log was built from: it returns a complaint, or
-None where the sentence is true. Figures are held to 2% and to what the noise of the run leaves open (three standard
-errors), claims hold exactly. A finding without a checker fails a test: whoever adds one says what would make it false.
+A checker knows what would make a finding false, given the truth that its log was built from: it returns a complaint, or
+None if the sentence is true. Figures must be right to 2% plus the run's noise (three standard errors); claims must hold
+exactly. A finding without a checker fails a test: whoever adds a finding says what would make it false.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .truth import Truth
 Numbers = Mapping[str, Any]
 Checker = Callable[[Truth, Numbers, Diagnosis], "str | None"]
 
-EXACT = 0.02  # of a figure
+EXACT = 0.02  # relative tolerance of a figure
 STEADY = 0.05  # a step that changed by less "did not change"
 ESTIMATED = 0.4  # of a step where no row is plain: the report says that it is an estimate
 CHECKS: dict[str, Checker] = {}
 
-# Findings that no text log of nanoGPT leads to, each with what it takes. One that appears all the same is false.
+# Findings that no nanoGPT text log leads to, each with what it needs. If one appears anyway, it is false.
 NOT_IN_TEXT_LOGS: Mapping[str, str] = {
     "evaluations_outside_clock": "nanochat's clock, which stops for evaluations; nanoGPT's runs on",
     "clock_set_to_zero": "modded-nanogpt's clock, which was set to zero after the first steps",
@@ -95,7 +95,7 @@ def check(*codes: str) -> Callable[[Checker], Checker]:
 
 
 def off(name: str, said: float | None, low: float, high: float | None = None, *, by: float = 0.0) -> str | None:
-    """A complaint unless the figure lies in [low, high], widened by 2% and by what is absolutely open."""
+    """A complaint unless the figure is in [low, high], widened by 2% and by an absolute tolerance."""
     high = low if high is None else high
     if said is None:
         return None
@@ -116,7 +116,7 @@ def exactly(name: str, said: object, true: object) -> str | None:
 
 
 def open_step(truth: Truth, rows: int | None = None) -> float:
-    """Of the median of so many rows, as a fraction: three standard errors, and what held-up rows among them do."""
+    """The relative tolerance of a median over rows: three standard errors, plus the effect of delayed rows."""
     count = len(truth.plain) if rows is None else rows
     held = sum(row.stall_ms > 0 for row in truth.plain) / max(1, len(truth.plain))
     if rows is None and not truth.plain:
@@ -125,14 +125,14 @@ def open_step(truth: Truth, rows: int | None = None) -> float:
 
 
 def open_row_ms(truth: Truth, rows: int) -> float:
-    """Of the typical excess of so many rows: each has the noise of its own step, and all have that of the baseline,
-    which follows the rows around it. Without a plain row the step is an estimate, and said to be one."""
+    """The tolerance of the typical excess of rows: each has the noise of its own step, and all have that of the
+    baseline, which follows the rows around it. Without a plain row, the step is an estimate, and reported as one."""
     noise = open_step(truth, rows) + open_step(truth, min(25, len(truth.plain)))
     return max(truth.levels) * (noise + 0.005 + (0.0 if truth.plain else ESTIMATED)) + 0.01
 
 
 def costs_ms(truth: Truth) -> tuple[float, float]:
-    """The range of what an evaluation takes here, without its checkpoint."""
+    """The range of an evaluation's cost here, without its checkpoint."""
     all_of = [each.ms for each in truth.evaluations if not truth.lost(each)]
     return min(all_of), max(all_of)
 
@@ -144,7 +144,7 @@ def spikes_ms(truth: Truth) -> tuple[float, float]:
 
 
 def jumped_ms(truth: Truth) -> float:
-    """What an evaluation row may seem to take more or less, where the speed jumps just there."""
+    """How much more or less an evaluation row may seem to take if the speed jumps right there."""
     before_ms = {
         row.iteration: row.level_ms / factor
         for row in truth.visible
@@ -155,9 +155,9 @@ def jumped_ms(truth: Truth) -> float:
 
 
 def stalled_ms(truth: Truth) -> float:
-    """What stalls add to evaluation rows, where so many have one that nobody can tell it from the evaluation; and what
-    a jump of the speed does at such a row."""
-    kinds: dict[bool, list[float]] = {True: [], False: []}  # with a save and without: each has a price of its own
+    """What stalls add to evaluation rows, if so many have one that it cannot be told from the evaluation, and the
+    effect of a speed jump at such a row."""
+    kinds: dict[bool, list[float]] = {True: [], False: []}  # with and without a save: each has its own cost
     for row in truth.visible:
         kinds[row.evaluated is not None and row.evaluated.save_ms is not None].append(row.stall_ms)
     told_apart = all(sum(stall > 0 for stall in stalls) * 3 < max(1, len(stalls)) for stalls in kinds.values())

@@ -1,4 +1,4 @@
-"""What would make each finding about two runs false. The best so far decides who is ahead, not the last value."""
+"""What would make each finding about two runs false. The best so far decides which is ahead, not the last value."""
 
 # ruff: noqa: ARG001 (all checkers are called alike)
 from __future__ import annotations
@@ -73,7 +73,7 @@ def pair_complaints(pair: Pair, comparison: Comparison) -> Iterator[tuple[str, s
 
 
 def _arithmetic(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Of two runs whose tokens cost the same, the one with fewer of them a second does not do more TFLOP/s."""
+    """If tokens cost the same in both runs, the one with fewer tokens per second does not reach more TFLOP/s."""
     a, b = comparison.a, comparison.b
     if a.model.flops_per_token is None or a.model.flops_per_token != b.model.flops_per_token:
         return
@@ -118,7 +118,7 @@ def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
 
 
 def any_held(pair: Pair) -> bool:
-    """Whether so many of few rows were held up that they tell little."""
+    """Whether so many of few rows were delayed that they tell little."""
     return any(sum(row.stall_ms > 0 for row in truth.plain) > 0.3 * len(truth.plain) for truth in (pair.a, pair.b))
 
 
@@ -190,7 +190,7 @@ def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
 
 @check("compare_loss_uncertain", "compare_arrival_uncertain")
 def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
-    """Those after the lowest loss of a curve that turns up tell nothing of the noise before."""
+    """Evaluations after the lowest loss of a curve that turns up say nothing about the noise before."""
     most = min(len(truth.curve) for truth in (pair.a, pair.b))
     for truth in (pair.a, pair.b):
         vals = [val for _, val in truth.curve]
@@ -207,7 +207,7 @@ def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
 
 @check("compare_overall")
 def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
-    """Tokens over the whole clock, of which stalls and evaluations that no row shows are not known."""
+    """Tokens over the wall clock, in which stalls and evaluations that no row shows are unknown."""
     rates = []
     for name in (said["faster"], said["slower"]):
         truth = pair.named(name)
@@ -229,7 +229,7 @@ def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
 
 @check("compare_time_share")
 def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
-    """A phase of the wall clock, over all of it; evaluation and checkpoint may be told as one."""
+    """A phase's share of the wall clock; evaluation and checkpoint may be reported together."""
     truth, phase = pair.named(said["run"]), said["phase"].removesuffix("_s")
     phases = {"evaluation", "checkpoint"} if phase in ("evaluation", "checkpoint", "overhead") else {phase}
     shares = [sum(truth.seconds.get(each, 0.0) for each in some) / truth.total_s for some in (phases, {phase})]
@@ -256,7 +256,7 @@ def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
         return why
     leader = pair.named(said.get("leader") or said["late"])
     end_s = min(truth.moments[-1][1] for truth in (pair.a, pair.b))
-    # A row does not tell when in it the evaluation was, beside a start or a save: the moment that is named holds, too.
+    # A row with a start or a save does not show when in it the evaluation took place: either moment is right.
     moments = (end_s, said.get("at_s", end_s))
     bests = [(best_until(leader, at_s), best_until(pair.other(leader), at_s)) for at_s in moments]
     of_leader, of_other = min(bests, key=lambda pair_of: pair_of[0] - pair_of[1])
@@ -289,8 +289,7 @@ def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
 
 
 def arrival(truth: Truth, loss: float) -> float | None:
-    """Seconds from the first step, which follows compilation, until the loss is first printed or lower; straight in
-    between."""
+    """Seconds from the first step, which follows compilation, until the loss is first reached; linear in between."""
     start = truth.told[0].at_s - truth.told[0].step_ms / 1000 - START_S
     before: tuple[float, float] | None = None
     for _, seconds, val in truth.moments:
@@ -303,10 +302,10 @@ def arrival(truth: Truth, loss: float) -> float | None:
 
 
 def open_s(truth: Truth) -> float:
-    """Of the clock: its noise, evaluations and saves that no row shows, and whether a save comes before or after."""
+    """The clock's tolerance: noise, evaluations and saves that no row shows, and whether a save is before or after."""
     hidden = 0.3 * sum(each.all_ms for each in truth.hidden) if truth.visible else truth.total_s * 1000
     save = max((each.save_ms or 0.0 for each in truth.evaluations), default=0.0)
-    again = 2 * truth.seconds["restart"]  # what was done again: the first time counts, or the second
+    again = 2 * truth.seconds["restart"]  # for repeated work, either the first or the second time counts
     held = max((row.stall_ms for row in truth.visible), default=0.0)  # before its evaluation, or after it
     return truth.total_s * (open_step(truth) + 0.01 + 0.05 * truth.unsteady) + (hidden + save + held) / 1000 + again
 
@@ -347,7 +346,7 @@ def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
 
 
 def changed(pair: Pair) -> set[str]:
-    """What the two headers say otherwise, without what only bears on the log."""
+    """What differs between the two headers, except what only affects the log."""
     a, b = pair.a.plan, pair.b.plan
     knobs = {
         "batch_size": (a.shape.batch_size, b.shape.batch_size),

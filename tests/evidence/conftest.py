@@ -1,4 +1,4 @@
-"""What a person would type, and what comes back."""
+"""What a user would type, and what comes back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Write = Callable[[Truth | str, str], Path]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """A log as a file, by its name."""
+    """Write a log to a file of this name."""
 
     def write(log: Truth | str, name: str = "train.log") -> Path:
         path = tmp_path / name
@@ -52,7 +52,7 @@ def say(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 @pytest.fixture
 def complain(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """What a command says that refuses its input: one line."""
+    """The one-line message of a command that refuses its input."""
 
     def complain(*argv: str | Path) -> str:
         assert main([*map(str, argv)]) != 0

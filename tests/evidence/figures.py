@@ -1,4 +1,4 @@
-"""What a report shows besides its findings: the figures of its tiles and tables, and the rules that bind them all."""
+"""What a report shows besides its findings: the figures in its tiles and tables, and the rules that connect them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PRICES = ("checkpoint_measured", "checkpoint_bounded", "checkpoint_unknown", "ch
 
 
 def complaints(truth: Truth, diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
-    """(code, what is false): every finding, then the figures, then what must not stand on one page."""
+    """(code, what is false): every finding, then the figures, then contradictions on one page."""
     for finding in diagnosis.findings:
         if finding.code in NOT_IN_TEXT_LOGS:
             yield finding.code, f"it takes {NOT_IN_TEXT_LOGS[finding.code]}"
@@ -72,7 +72,7 @@ def _losses(truth: Truth, d: Diagnosis) -> Iterator[tuple[str, str]]:
 
 
 def _untimed_figures(truth: Truth, d: Diagnosis) -> Iterator[tuple[str, str]]:
-    """Of a log without times: the losses, and nothing else."""
+    """For a log without times: the losses, and nothing else."""
     yield from _one("source.rows", _count(d.source.rows, len(truth.rows)))
     yield from _losses(truth, d)
     wall = d.wall
@@ -88,7 +88,7 @@ def _untimed_figures(truth: Truth, d: Diagnosis) -> Iterator[tuple[str, str]]:
 
 
 def _levels(truth: Truth, d: Diagnosis) -> Iterator[tuple[str, str]]:
-    """Each stretch by the true steps of its rows; a stretch of few rows is their noise, too."""
+    """Each level by the true steps of its rows; a level of few rows also contains their noise."""
     for level in d.step.levels:
         own = [row.level_ms for row in truth.plain if level.first_iteration <= row.iteration <= level.last_iteration]
         if len(own) >= 5:
@@ -124,7 +124,7 @@ def _wall(truth: Truth, d: Diagnosis) -> Iterator[tuple[str, str]]:
 
 
 def _together(d: Diagnosis) -> Iterator[tuple[str, str]]:
-    """What contradicts each other, whatever is true."""
+    """Statements that contradict each other, whatever is true."""
     codes = {finding.code for finding in d.findings}
     advice = [finding for finding in d.findings if finding.advice and finding.code != "nothing_to_change"]
     if "mfu_smoothed" in codes and codes & {*SLOWER}:
@@ -148,11 +148,11 @@ def _together(d: Diagnosis) -> Iterator[tuple[str, str]]:
 
 
 def text_complaints(truth: Truth, diagnosis: Diagnosis, text: str) -> Iterator[tuple[str, str]]:
-    """Of the English report, line breaks removed."""
+    """Complaints about the English report, with line breaks removed."""
     said = " ".join(text.split())
     for found in UNKNOWN_AS_ZERO.finditer(said):
         yield "unknown as zero", said[max(0, found.start() - 40) : found.end() + 20]
-    covered = truth.plan.log_interval if truth.plan.fork == "covers" else 1  # the row's time is that of so many steps
+    covered = truth.plan.log_interval if truth.plan.fork == "covers" else 1  # the row's time covers this many steps
     slow = [row for row in truth.rows if row.ms > 2 * row.level_ms * (1 if row.first else covered)]
     held = [row for row in truth.plain if row.stall_ms > row.level_ms]
     if "no row is slow" in said and slow and truth.plain:

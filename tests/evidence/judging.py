@@ -1,4 +1,4 @@
-"""One run, or one pair: built, fed to nanopace as a person would, and what is said of it held against the truth."""
+"""One run or pair: built, passed to nanopace as a user would, and every statement checked against the truth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would make false what is said of the loss, of what to change, and of how the log was read."""
+"""What would make statements false about the loss, about what to change, and about how the log was read."""
 
 # ruff: noqa: ARG001 (all checkers are called alike)
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .truth import Truth, val_of
 
 @check("untimed_log")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    """Of a mean all is known but for the evaluations, and the checkpoints are in it, as the sentence says."""
+    """A mean is known except for the evaluations, and includes the checkpoints, as the sentence says."""
     if d.timed:
         return "the rows have times"
     steps = max(row.iteration for row in (*truth.rows, *truth.evaluations)) + 1
@@ -29,7 +29,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("training_loss_course")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    """Means of the first and the last rows, whose scatter they have, as the loss falls between them."""
+    """Means of the first and the last rows; they have those rows' scatter, since the loss falls among them."""
     losses = [row.loss for row in truth.rows if math.isfinite(row.loss)]
     ends = losses[: said["rows"]], losses[-said["rows"] :]
     return first_of(
@@ -49,8 +49,8 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("loss_noise")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    """The median deviation of differences of neighbours, which are alike: its standard error is 1.5 over the root of
-    their number, and one run in many lies four of these off."""
+    """The median deviation of neighbours' differences, which are correlated: its standard error is 1.5 over the root of
+    their number, and one run in many is off by four of these."""
     noise = truth.plan.losses.row_noise
     rows = max(5, sum(row.loss == row.loss for row in truth.rows[len(truth.rows) // 2 :]))
     known = said["accumulation"] in (None, truth.plan.shape.accumulation)
@@ -77,8 +77,8 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("gap_grows")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    """The true gap is the same throughout unless validation turns up. Of the printed one its scatter is allowed: four
-    standard errors of the slope through four points."""
+    """The true gap is constant unless validation turns up. The printed one may scatter by four standard errors of the
+    slope through four points."""
     noise = 4 * 1.34 * math.sqrt(2) * truth.plan.losses.noise
     grows = truth.plan.losses.turns_up > 0
     last = [each for each in truth.evaluations if each.val == each.val][-1]
@@ -169,7 +169,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("nothing_to_change")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    """Less than 3% goes to evaluations, checkpoints and stalls, and the steps do not become 10% slower."""
+    """Evaluations, checkpoints and stalls take less than 3%, and the steps do not become 10% slower."""
     spent = truth.seconds
     share = (spent["evaluation"] + spent["checkpoint"]) / truth.total_s
     stalls = spent["stall"] / truth.total_s

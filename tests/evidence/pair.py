@@ -1,4 +1,4 @@
-"""Two runs of known truth, and what is true of them together."""
+"""Two runs with a known truth, and what is true about both together."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Pair:
 
     @property
     def late(self) -> list[Truth]:
-        """Those whose log does not begin with the run: their earlier time is unknown."""
+        """The runs whose log does not start with the run: their earlier time is unknown."""
         return [truth for truth in (self.a, self.b) if not truth.begins]
 
 
 def speed_of(truth: Truth) -> tuple[float, float]:
-    """Tokens per second, by the range that "normal" leaves open."""
+    """The range of tokens per second that "normal" allows."""
     ordered = sorted(truth.levels)
     own = median(row.step_ms for row in truth.plain or truth.rows)  # noise smears two levels into one another
     low, high = max(own, ordered[-1 - len(ordered) // 3]), min(own, ordered[len(ordered) // 3])
@@ -46,7 +46,7 @@ def speed_of(truth: Truth) -> tuple[float, float]:
 
 
 def best_until(truth: Truth, seconds: float = math.inf, iteration: float = math.inf) -> float:
-    """The lowest validation loss until then: printed, or what an evaluation at that very moment would have given."""
+    """The lowest validation loss until then: as printed, or what an evaluation at that moment would have given."""
     reached = [val for at, at_s, val in truth.moments if at_s <= seconds and at <= iteration]
     before = [(at_s, at) for at, at_s, _ in truth.moments if at_s <= seconds]
     after = [(at_s, at) for at, at_s, _ in truth.moments if at_s > seconds]

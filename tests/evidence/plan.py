@@ -1,7 +1,7 @@
-"""What a run is to be like: every knob of the runs that the sentences of a report are checked against.
+"""Plans for simulated runs, which the sentences of a report are checked against.
 
-A plan is drawn from a seed, so that a false sentence has a number by which it can be looked at again. What cannot be
-seen in a log is not planned: a stall falls on a row, and a process dies after one.
+A plan is drawn from a seed, so that the seed of a false sentence reproduces it. What a log cannot show is not planned:
+a stall falls on a row, and a process dies after one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Cut = Literal["none", "head", "tail", "after evaluation"]
 
 @dataclass(frozen=True)
 class Shape:
-    """The model and its batch, which decide the arithmetic of an iteration."""
+    """The model and its batch, which determine the arithmetic of an iteration."""
 
     n_layer: int
     n_head: int
@@ -29,7 +29,7 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """As nanoGPT counts them: tied head once, biases off, without the position table."""
+        """nanoGPT's count: the tied head once, no biases, without the position table."""
         norms = (2 * self.n_layer + 1) * self.n_embd
         return 12 * self.n_layer * self.n_embd**2 + self.vocab_size * self.n_embd + norms
 
@@ -48,22 +48,22 @@ class Shape:
 
 @dataclass(frozen=True)
 class Losses:
-    """floor + scale (iteration + 20)^-power, and what is not so smooth about it."""
+    """floor + scale (iteration + 20)^-power, and deviations from it."""
 
     floor: float
     scale: float
     power: float
     noise: float  # of an evaluation
     row_noise: float  # of a row
-    turns_up: float = 0.0  # by so much validation rises from `turns_at` of the run to its end
+    turns_up: float = 0.0  # how much validation rises from `turns_at` of the run to its end
     turns_at: float = 0.5
     nan_at: float | None = None  # share of the run after which every loss is nan
-    spike_at: float | None = None  # one row whose loss stands out
+    spike_at: float | None = None  # one row with a loss spike
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One training run, and how its log is kept."""
+    """One training run, and how it is logged."""
 
     seed: int
     shape: Shape
@@ -76,9 +76,9 @@ class Plan:
     noise: float  # of a step, as a fraction
     drift: float = 0.0  # over the run
     shifts: tuple[tuple[float, float], ...] = ()  # (share of the run, factor from there on)
-    tails: float = 0.0  # share of rows that are held up a little
+    tails: float = 0.0  # share of rows with a small delay
     stalls: tuple[tuple[float, float], ...] = ()  # (share of the run, steps that it takes)
-    period: tuple[int, float] | None = None  # every so many rows a stall of so many steps
+    period: tuple[int, float] | None = None  # (rows between stalls, length in steps)
     forward_share: float = 1 / 3
     evaluation_noise: float = 0.005
     checkpoint_steps: float = 3.0
@@ -185,7 +185,7 @@ def _losses(rng: random.Random, shape: Shape, nan: bool) -> Losses:
 
 
 def _disturbed(plan: Plan, rng: random.Random) -> Plan:
-    """At most two of the things that go wrong with the speed of a run."""
+    """At most two of the things that can go wrong with a run's speed."""
     for _ in range(rng.choice((0, 1, 1, 2))):
         kind = rng.choice(("drift", "shifts", "stalls", "period", "tails", "restarts"))
         if kind == "drift":
@@ -207,7 +207,7 @@ def _disturbed(plan: Plan, rng: random.Random) -> Plan:
 
 
 def _apart(places: list[float], plan: Plan) -> list[float]:
-    """Those with twelve plain rows and more between them and to the ends of the log: fewer are no level of speed."""
+    """Those at least twelve plain rows apart and from the ends of the log: fewer rows are not a level."""
     every_other_evaluates = plan.eval_interval <= 2 * plan.log_interval
     least = 12 * plan.log_interval * (1 + every_other_evaluates) / plan.max_iters
     kept: list[float] = []
@@ -218,7 +218,7 @@ def _apart(places: list[float], plan: Plan) -> list[float]:
 
 
 def drawn_pair(seed: int) -> tuple[Plan, Plan]:
-    """Two runs that somebody compares: the second with something changed, and what that does to speed and loss."""
+    """Two runs to compare: in the second, something is changed, which affects speed and loss."""
     rng = random.Random(f"{seed} pair")
     fork: Fork = "bpc" if rng.random() < 0.1 else "plain"
     a = replace(drawn(seed), fork=fork, ending="", header=rng.random() < 0.8, gpu=None, cut="none")

@@ -1,4 +1,4 @@
-"""What would make false what is said of the speed itself, and of how much of a card is used."""
+"""What would make statements false about speed, and about how much of a card is used."""
 
 # ruff: noqa: ARG001 (all checkers are called alike)
 from __future__ import annotations
@@ -13,8 +13,8 @@ from .truth import Truth
 
 
 def changes_around(truth: Truth, iteration: int, claimed: float) -> list[float]:
-    """By what the true step changes at a place that can be told to within some rows, by the more the smaller the change
-    is beside the noise: each jump, and all together."""
+    """By how much the true step changes around a place, which is only known to within a few rows, more of them if the
+    change is small compared with the noise: each jump, and all together."""
     rows = truth.rows
     astray = max(6, len(rows) // 12) + round(10 * (truth.plan.noise / max(0.03, abs(math.log1p(claimed)))) ** 2)
     index = next((k for k, row in enumerate(rows) if row.iteration >= iteration), len(rows) - 1)
@@ -30,7 +30,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 
 def none_there(truth: Truth, said: Numbers) -> str | None:
-    """Whether the speed does not change at the place that is named, or by much less."""
+    """Whether the speed does not change at the named place, or by much less."""
     claimed = said["after_ms"] / said["before_ms"] - 1
     true = max(changes_around(truth, said["iteration"], claimed), key=lambda change: change * claimed)
     levels = min(truth.levels), max(truth.levels)
@@ -44,7 +44,7 @@ def none_there(truth: Truth, said: Numbers) -> str | None:
 
 
 def blamed(truth: Truth, iteration: int) -> str | None:
-    """The card's clock is named as the reason, where the log shows another."""
+    """The card's clock is named as the reason although the log shows another."""
     near = 6 * truth.plan.log_interval
     if truth.nan_from is not None and abs(truth.nan_from - iteration) <= near and truth.plan.nan_factor != 1:
         return f"blamed on the card at {iteration}, but the loss became nan at {truth.nan_from}"
@@ -71,7 +71,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 
 def fifths(truth: Truth) -> tuple[float, float, float]:
-    """The true first and last fifth in ms, and what the noise leaves open of each."""
+    """The true first and last fifth in ms, each with its tolerance for noise."""
     fifth = max(1, len(truth.levels) // 5)
     first, last = truth.levels[:fifth], truth.levels[-fifth:]
     by = max(truth.levels) * open_step(truth, fifth) + (max(first) - min(first)) + (max(last) - min(last))
@@ -117,7 +117,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 
 def steady_off(truth: Truth, said: float | None) -> str | None:
-    """W / step, by the range of the steps; printed with two decimals."""
+    """W / step, over the range of the steps; printed with two decimals."""
     low, high = truth.mfu_at(max(truth.levels)), truth.mfu_at(min(truth.levels))
     return off("steady mfu", said, low, high, by=0.0001 + high * open_step(truth))
 
@@ -152,7 +152,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("mfu_smoothed_only")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    """Of the printed figure alone: nothing is said of the card."""
+    """About the printed figure only: it says nothing about the card."""
     return first_of(
         off("printed_last", said["printed_last"], (truth.rows[-1].mfu or 0) / 100),
         steady_off(truth, said["steady_printed"]),

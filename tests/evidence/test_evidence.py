@@ -1,7 +1,7 @@
-"""No sentence of a report may be false: runs are built from a known truth, and every finding is held against it.
+"""No sentence in a report may be false: runs are built from a known truth, and every finding is checked against it.
 
-A sample runs here; bench/evidence.py runs as many as one likes. A failure names the seed: `judged(seed)` shows what is
-false, `trained(drawn(seed)).text` is the log.
+A sample runs here; bench/evidence.py runs any number. A failure names the seed: `judged(seed)` shows what is false,
+`trained(drawn(seed)).text` is the log.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PAIR_BLOCKS, PAIRS = 5, 20
 
 
 def listed(judge: Callable[[int], list[False_]], seeds: range) -> str:
-    """What is false, a line for each code with its first seed."""
+    """The false sentences: a line for each code, with its first seed."""
     first: dict[str, str] = {}
     for seed in seeds:
         for code, why in judge(seed):
@@ -58,7 +58,7 @@ def test_every_finding_says_what_would_make_it_false() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("untraced")
 def test_the_interval_of_the_forecast_holds_what_comes() -> None:
-    """80% of the true values, if the trend holds; two thirds at the least, since the law is only nearly true."""
+    """80% of the true values if the trend holds; at least two thirds, since the law is only approximate."""
     held = told = 0
     for seed in range(250):
         plan = drawn(seed)
@@ -130,7 +130,7 @@ def test_a_false_sentence_is_found(code: str) -> None:
 
 
 def _saying(diagnosis: object, finding: Finding) -> object:
-    """The same diagnosis with nothing but this to say."""
+    """The same diagnosis with only this finding."""
     from nanopace.record import replace as record_with
 
     return record_with(diagnosis, findings=(finding,))  # type: ignore[type-var]

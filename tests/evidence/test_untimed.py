@@ -1,4 +1,4 @@
-"""The same runs, told without the times of their rows: what is said of them is true, and is not about time."""
+"""The same runs without row times: what is said about them is true, and not about time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .plan import drawn, drawn_pair
 from .truth import Truth, trained
 
 RUNS, PAIRS = 120, 30
-# Every other finding is about time or speed, or needs a trainer that tells more.
+# Every other finding is about time or speed, or needs a trainer that prints more.
 OF_LOSS = {
     *("untimed_log", "training_loss_course", "loss_spikes", "loss_noise", "overfitting", "gap_grows", "best_not_saved"),
     *("loss_diverged", "forecast", "calm_the_loss"),
@@ -35,7 +35,7 @@ OF_LOSSES = {
 
 
 def untimed(truth: Truth, name: str = "train.log") -> Run:
-    """As a log that tells its evaluations' times and, every other time, that of the whole."""
+    """A log that has its evaluations' times and, in half of the cases, the total time."""
     builder = RunBuilder(name, replace(NANOGPT, row_time="iteration"))
     with_times = read(truth)[0]
     metric = with_times.evaluations[0].metric if with_times.evaluations else "loss"
@@ -74,7 +74,7 @@ def judged(seed: int) -> list[False_]:
 
 
 def judged_pair(seed: int) -> list[False_]:
-    """Two without times, or one without and one with: in turns."""
+    """Alternately two without times, or one with and one without."""
     pair = Pair(*map(trained, drawn_pair(seed)))
     a, (timed,) = untimed(pair.a, "a.log"), read(pair.b, "b.log")
     comparison = compare(a, untimed(pair.b, "b.log") if seed % 2 else timed)

@@ -1,4 +1,4 @@
-"""Kinds of nanoGPT logs that people keep in public, each built here with the property that once misled the analyst."""
+"""Kinds of nanoGPT logs that people publish, each built here with the property that once misled the analyst."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def codes(answer: Any) -> list[str]:
 
 
 def test_a_fork_that_times_all_iterations_since_its_last_row(write: Write, ask: Ask, say: Say) -> None:
-    """Perplexities between the two losses, every row evaluates, and row 0 is faster than the others."""
+    """Perplexities between the two losses, an evaluation in every row, and row 0 faster than the others."""
     plan = replace(
         PLAN, fork="covers", header=False, mfu=False, max_iters=1000, log_interval=100, eval_interval=100,
         step_ms=160.0, eval_iters=5, compile_ms=500.0,
@@ -68,7 +68,7 @@ def test_steps_that_become_slower_over_the_run(write: Write, ask: Ask, say: Say,
 
 
 def test_the_steady_mfu_of_a_tiny_model(write: Write, ask: Ask) -> None:
-    """0.15% with two decimals, an evaluation every 20 rows: what is printed is coarse and never recovers."""
+    """0.15% with two decimals, an evaluation every 20 rows: the printed value is coarse and never recovers."""
     plan = replace(PLAN, shape=replace(SMALL, batch_size=1), step_ms=75.0, eval_interval=200, max_iters=2000)
     truth = trained(plan)
     assert 0.0005 < truth.mfu_at(75.0) < 0.003
@@ -140,7 +140,7 @@ def test_the_best_so_far_decides_who_is_ahead(write: Write, ask: Ask, say: Say) 
 
 
 def test_nan_is_told_as_nan_and_stamps_price_the_save(write: Write, ask: Ask, say: Say) -> None:
-    """fp16 overflows: steps without an update are 7% faster, and the stamps tell evaluation and checkpoint apart."""
+    """fp16 overflows: steps without an update are 7% faster, and timestamps separate evaluation and checkpoint."""
     lines, clock = [], 9 * 3600
     mfu = 15.34
 
@@ -200,7 +200,7 @@ def test_smoothing_that_never_recovers_is_solved(write: Write, ask: Ask) -> None
 
 
 def test_row_0_bounds_the_checkpoint(write: Write, ask: Ask, say: Say) -> None:
-    """Row 0 is 69 s at 21 s a step; evaluation rows take 66 s more than a step, and always save."""
+    """Row 0 takes 69 s at 21 s per step; evaluation rows take 66 s more than a step, and always save."""
     lines = ["step 0: train loss 10.9000, val loss 10.9000", "iter 0: loss 10.9000, time 68900.00ms, mfu -100.00%"]
     for k in range(1, 61):
         if k % 10 == 0:
@@ -287,7 +287,7 @@ def test_steps_of_seconds_are_in_seconds(write: Write, say: Say) -> None:
 
 
 def test_checkpoints_that_cluster_in_the_fast_half(write: Write, ask: Ask) -> None:
-    """Steps change from 100 to 60 ms half way, saves lie in the first half: a save of 0.06 s is not called 0.26 s."""
+    """Steps change from 100 to 60 ms halfway; saves are in the first half: a save of 0.06 s is not called 0.26 s."""
     lines = []
     for k in range(0, 4001, 10):
         ms = 100.0 if k < 2000 else 60.0
@@ -297,7 +297,7 @@ def test_checkpoints_that_cluster_in_the_fast_half(write: Write, ask: Ask) -> No
         cost = (5.0 * ms + (60.0 if 0 < k <= 2000 else 0.0)) if k % 100 == 0 else 0.0
         lines.append(f"iter {k}: loss 3.0000, time {ms + cost + 0.1 * (k % 7) + 3000 * (k == 0):.2f}ms, mfu 20.00%")
     answer = ask("explain", write("\n".join(lines) + "\n"))
-    checkpoints = answer["checkpoints"]  # told apart rightly, or not at all
+    checkpoints = answer["checkpoints"]  # separated correctly or not at all
     assert checkpoints["basis"] != "measured" or checkpoints["each_ms"] == pytest.approx(60, abs=15)
 
 

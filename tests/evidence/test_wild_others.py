@@ -1,4 +1,4 @@
-"""Kinds of logs that are not nanoGPT's, or are not whole: nanochat's stages and excerpts, and what cannot be read."""
+"""Logs that are not nanoGPT's, or are incomplete: nanochat's stages and excerpts, and what cannot be read."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_the_card_that_the_log_names(write: Write, ask: Ask, say: Say) -> None:
 
 
 def test_an_excerpt_of_nanochat(write: Write, ask: Ask, say: Say) -> None:
-    """tok/sec x dt are the tokens of a step; mfu 0.00 is no measurement; nothing starts here."""
+    """tok/sec x dt gives a step's tokens; mfu 0.00 is not a measurement; there is no start-up here."""
     columns = "bf16_mfu: {mfu:.2f} | epoch: 1 pq: 0 rg: 0"
     rows = nanochat(header=False, first=800, batch=65_536, dt_ms=1180.0, mfu=0.0, columns=columns)
     log = write("\n".join(rows) + "\n")
@@ -157,7 +157,7 @@ HEADS = {
 
 @pytest.mark.parametrize("trainer", ROWS)
 def test_a_refusal_says_what_was_seen(write: Write, trainer: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A log that is complete is not called a beginning; where a format can be read by now, that is as well."""
+    """A complete log is not called a beginning; if its format can be read by now, it is read."""
     rows = [ROWS[trainer].format(k=k) for k in range(41)]
     log = write(HEADS.get(trainer, "") + "\n".join(rows) + "\n", "foreign.log")
     refused = main(["explain", str(log), "--lang", "en"]) != 0

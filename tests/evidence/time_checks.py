@@ -1,4 +1,4 @@
-"""What would make false what is said of slow rows: evaluations, checkpoints, start-up, stalls, restarts."""
+"""What would make statements about slow rows false: evaluations, checkpoints, start-up, stalls, restarts."""
 
 # ruff: noqa: ARG001 (all checkers are called alike)
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     each_by = (open_row_ms(truth, rows) + stalled_ms(truth)) / 1000
     by = open_row_ms(truth, rows) * rows / 1000 + stalled + unpriced + at_jumps
     if not truth.plain:
-        by += 0.15 * overhead  # without a plain row the step is an estimate, and said to be one
+        by += 0.15 * overhead  # without a plain row, the step is an estimate, and reported as one
     if any(finding.code == "save_in_doubt" for finding in d.findings):
         by += truth.seconds["checkpoint"]  # they may be stalls, and that is said
     share = overhead / truth.total_s  # of a total that is as open as the steps are
@@ -73,7 +73,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 
 def in_interval(said: Numbers, save: list[float]) -> bool:
-    """Whether a checkpoint lies in the 80% interval that is said, if there is one, or as far again beside it."""
+    """Whether a checkpoint is in the reported 80% interval, if there is one, widened to twice its size."""
     low, high = said.get("checkpoint_low_s"), said.get("checkpoint_high_s")
     if low is None or high is None:
         return False
@@ -144,7 +144,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("checkpoint_other_speed")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    """In speed, in what holds them up, or in that the loss is gone."""
+    """In speed, in what delays them, or in that the loss is gone."""
     differ = (
         truth.jumps or truth.unsteady > 0.02 or truth.plan.noise >= 0.03 or any(row.stall_ms for row in truth.visible)
     )
@@ -153,7 +153,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("checkpoint_stamped")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    """Stamps of whole seconds: the mean of n differences is open by 1 s over the root of n."""
+    """Timestamps in whole seconds: the mean of n differences is uncertain by 1 s over the root of n."""
     if not truth.plan.stamped:
         return "the lines have no time stamps"
     saves = sum(each.save_ms is not None for each in truth.evaluations)
@@ -184,7 +184,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 
 def open_start_s(truth: Truth) -> float:
-    """Of the step in the first row, which is that of the rows after it: of few of them where the speed soon changes."""
+    """The tolerance of the first row's step, taken from the rows after it; only a few if the speed soon changes."""
     near = 11 if truth.jumps else 25
     noise = open_step(truth, min(near, len(truth.plain))) if truth.plain else open_step(truth)
     return max(truth.levels) * noise / 1000
@@ -241,7 +241,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("hidden_evaluations")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    after = truth.rows[-1].iteration  # what comes after the last row may count as hidden or apart from it
+    after = truth.rows[-1].iteration  # whatever follows the last row may count as hidden or separate
     within = [each for each in truth.hidden if each.iteration <= after]
     hidden_s = sum(each.all_ms for each in (within if said["hidden"] == len(within) else truth.hidden)) / 1000
     stalls = sum(row.stall_ms for row in truth.visible) / 1000
@@ -259,15 +259,15 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("hidden_unpriced")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    """Known is what rows show of one that saves as well, or does not either."""
+    """The cost is known from rows that also save, or also do not."""
     shown = {row.evaluated.save_ms is None for row in truth.visible if row.evaluated}
     unlike = [each for each in truth.hidden if (each.save_ms is None) not in shown]
-    several = len(truth.visible) > 1  # one may have been held up
+    several = len(truth.visible) > 1  # one may have been delayed
     return "rows contain some like each" if not unlike and several and truth.plain else hidden_of(truth, said)
 
 
 def hidden_of(truth: Truth, said: Numbers) -> str | None:
-    """Those after the last row may count as hidden or apart from them."""
+    """Those after the last row may count as hidden or separate."""
     after = sum(each.iteration > truth.rows[-1].iteration for each in truth.hidden)
     hidden, all_of = len(truth.hidden), len(truth.counted)
     counts = [(hidden, all_of), (hidden - after, all_of), (hidden - after, all_of - after)]
@@ -291,7 +291,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("gap_between_rows")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    """Nothing is built that no row and no evaluation explains, but for a new process and its start."""
+    """Rows and evaluations explain everything in these runs, except a new process and its start."""
     known = truth.plan.stamped and (truth.resumed or truth.hidden)
     return None if known else "there is no such gap"
 
@@ -313,7 +313,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("stalls")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    """A row that took longer than its step was held up, if only by chance; one that evaluates, by more than that."""
+    """A row that took longer than its step was delayed, if only by chance; one that evaluates, by more than that."""
     levels = usual_levels(truth)
     held = [row for row in truth.rows if excess_ms(row, levels) > 0.15 * levels[row.iteration]]
     worst = next((row for row in truth.rows if row.iteration == said["iteration"]), None)
@@ -333,7 +333,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 
 def usual_levels(truth: Truth) -> dict[int, float]:
-    """The level at each row. Up to five plain rows at an end of the log are held up, and no level of speed."""
+    """The level at each row. Up to five plain rows at an end of the log are delayed, not a level."""
     levels = {row.iteration: row.level_ms for row in truth.rows}
     for rows in (truth.plain, truth.plain[::-1]):
         if len(rows) > 5:
@@ -351,7 +351,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     rows = truth.plain
     near = [
         min(row.level_ms for row in rows[max(0, k - 12) : k + 13]) for k in range(len(rows))
-    ]  # few rows are no level
+    ]  # a few rows are not a level
     longer = sum(row.step_ms + row.stall_ms > 1.005 * least for row, least in zip(rows, near, strict=True))
     return first_of(
         None if said["rows"] <= longer else f"{said['rows']} rows took longer, but it is {longer}",

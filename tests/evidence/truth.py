@@ -1,7 +1,7 @@
-"""A training run, second by second, and the log that nanoGPT would have written of it.
+"""Simulates a training run, second by second, and the log that nanoGPT would have written.
 
-The log is text, as a person would feed it. Beside it stands all that is true of the run: what every row's time is made
-of, what an evaluation and a checkpoint took, where the speed changed and why, and the losses without their noise.
+The log is text, as a user would pass it. With it comes everything that is true about the run: what each row's time
+consists of, what an evaluation and a checkpoint took, where the speed changed and why, and the losses without noise.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from statistics import median
 from .plan import Plan
 from .writing import evaluation_text, header, row_text
 
-PEAK = 312e12  # that nanoGPT divides by, whatever the card
+PEAK = 312e12  # nanoGPT divides by this, whatever the card
 START_S = 1.77e9  # a day in 2026
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """One evaluation, and the checkpoint behind it."""
+    """One evaluation, and the checkpoint after it."""
 
     iteration: int
     process: int
@@ -39,7 +39,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Told:
-    """One row: what is printed, and what it is made of."""
+    """One row: what is printed, and what its time consists of."""
 
     iteration: int
     process: int
@@ -69,7 +69,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Truth:
-    """What is true of the part of the run that the log shows."""
+    """What is true about the part of the run that the log shows."""
 
     plan: Plan
     lines: tuple[Line, ...]
@@ -84,7 +84,7 @@ class Truth:
 
     @cached_property
     def resumed(self) -> dict[int, int]:
-        """Where each later process went on, as far as its rows are in the log."""
+        """Where each later process resumed, if its rows are in the log."""
         firsts = (row for before, row in pairwise(self.told) if row.process > before.process)
         return {row.process: row.iteration for row in firsts}
 
@@ -102,7 +102,7 @@ class Truth:
 
     @cached_property
     def evaluations(self) -> list[Evaluated]:
-        """All that the log tells of."""
+        """All evaluations in the log."""
         return [line.evaluated for line in self.lines if line.evaluated]
 
     def of_start(self, evaluated: Evaluated) -> bool:
@@ -111,14 +111,14 @@ class Truth:
 
     @cached_property
     def counted(self) -> list[Evaluated]:
-        """Those of the run itself: neither of a start-up nor done again later, nor before the first row."""
+        """The run's own evaluations: not part of a start-up, not repeated later, not before the first row."""
         since = self.rows[0].iteration
         own = [each for each in self.evaluations if not self.of_start(each) and not self.lost(each)]
         return [each for each in own if each.iteration >= since]
 
     @cached_property
     def visible(self) -> list[Told]:
-        """Rows of these."""
+        """The rows of these evaluations."""
         return [row for row in self.rows if row.evaluated is not None and not row.first]
 
     @property
@@ -128,7 +128,7 @@ class Truth:
 
     @cached_property
     def seconds(self) -> dict[str, float]:
-        """Where the time went, from the beginning of the first row on."""
+        """Where the time went, from the start of the first row."""
         spent = dict.fromkeys(("training", "evaluation", "checkpoint", "startup", "stall", "restart"), 0.0)
         for index, row in enumerate(self.told):
             before = self.told[index - 1] if index else None
@@ -179,13 +179,13 @@ class Truth:
 
     @property
     def slowing(self) -> float:
-        """The last fifth against the first, without noise."""
+        """The last fifth relative to the first, without noise."""
         fifth = max(1, len(self.levels) // 5)
         return median(self.levels[-fifth:]) / median(self.levels[:fifth]) - 1
 
     @property
     def unsteady(self) -> float:
-        """The slowest fifth against the fastest, wherever they lie."""
+        """The slowest fifth relative to the fastest, wherever they are."""
         ordered, fifth = sorted(self.levels), max(1, len(self.levels) // 5)
         return median(ordered[-fifth:]) / median(ordered[:fifth]) - 1
 
@@ -199,7 +199,7 @@ class Truth:
         return found
 
     def mfu_at(self, ms: float) -> float:
-        """What nanoGPT would print of such a step, unsmoothed; a fraction."""
+        """What nanoGPT would print for such a step, without smoothing, as a fraction."""
         return self.plan.shape.flops / (ms / 1000) / PEAK
 
     @property
@@ -213,25 +213,25 @@ class Truth:
 
     @cached_property
     def curve(self) -> list[tuple[int, float]]:
-        """Validation losses as printed; of an iteration that was evaluated again, the later one."""
+        """Validation losses as printed; if an iteration was evaluated twice, the later one."""
         found = {each.iteration: each.val for each in self.evaluations if each.val == each.val}
         return sorted(found.items())
 
     @cached_property
     def moments(self) -> list[tuple[int, float, float]]:
-        """(iteration, seconds since the start, validation loss) as training goes, without what was done again."""
+        """(iteration, seconds since the start, validation loss) during training, without repeated work."""
         kept = [each for each in self.evaluations if not self.lost(each) and each.val == each.val]
         return [(each.iteration, each.at_s - START_S, each.val) for each in kept]
 
     @property
     def turned_up(self) -> float:
-        """How far the validation loss without its noise ended above its lowest."""
+        """How far above its lowest value the validation loss ended, without noise."""
         true = [val_of(self.plan, iteration) for iteration, _ in self.curve]
         return true[-1] - min(true) if true else 0.0
 
 
 def train_of(plan: Plan, iteration: int) -> float:
-    """An untrained model knows nothing of its vocabulary."""
+    """The training loss; an untrained model knows nothing about its vocabulary."""
     loss = plan.losses
     if iteration == 0:
         return math.log(plan.shape.vocab_size)
@@ -249,11 +249,11 @@ def trained(plan: Plan) -> Truth:
     lines = _Trainer(plan).run()
     cut = Truth(plan, tuple(_cut(plan, lines)))
     ends = [row.iteration for row in (*cut.rows[:12], *cut.rows[-12:])]
-    return Truth(plan, tuple(lines)) if any(at in ends for at, _ in cut.jumps) else cut  # fewer rows are no level
+    return Truth(plan, tuple(lines)) if any(at in ends for at, _ in cut.jumps) else cut  # fewer rows are not a level
 
 
 class _Trainer:
-    """nanoGPT's loop, with a clock of our own."""
+    """nanoGPT's loop with a simulated clock."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -383,7 +383,7 @@ class _Trainer:
 
 
 def _cut(plan: Plan, lines: list[Line]) -> list[Line]:
-    """A part of the log, as people paste it. A restarted run is kept whole."""
+    """Part of the log, as people paste it. A restarted run is kept complete."""
     rng = random.Random(f"{plan.seed} cut")
     rows = [index for index, line in enumerate(lines) if line.row]
     if plan.cut == "none" or plan.restarts or len(rows) < 12:

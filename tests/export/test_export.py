@@ -1,4 +1,4 @@
-"""Runs that are exported, and read again by the libraries of those who will."""
+"""Exported runs, read back with the libraries that users have."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the commands say that train nothing: every --help, and the JSON of those that have some.
+"""The output of commands that do not train: every --help, and the JSON of those that have it.
 
-tests/golden has explain and compare of one and two logs; here are several logs, and the other commands. tune and ablate
-answer from trials that were kept, so that nothing is timed anew.
+tests/golden has explain and compare for one and two logs; here are several logs, and the other commands. tune and
+ablate answer from stored trials, so that nothing is timed again.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ JSON = {
 
 
 def recorded(directory: Path) -> dict[str, str]:
-    """By the name of the file that it is frozen in."""
+    """The answers, by the name of the file that freezes them."""
     found = {}
     asked = [["--help"], *([command, "--help"] for command in COMMANDS)]
-    wide = session(directory, asked, COLUMNS="1000")  # in which no line is broken
+    wide = session(directory, asked, COLUMNS="1000")  # so that no line is broken
     for words, answer in zip(asked, wide, strict=True):
         assert answer.code == 0, (words, answer)
         name = words[0].replace("--help", "nanopace")
@@ -61,13 +61,13 @@ def recorded(directory: Path) -> dict[str, str]:
 
 
 def help_text(printed: str) -> str:
-    """As any Python's argparse prints it: up to 3.12 the name of a value stands with both names of a flag."""
+    """The help as every Python prints it: up to 3.12, argparse repeats a value's name with both names of a flag."""
     one_space = re.sub(r"(?<=\S)(?: +|\n {20,})", " ", printed)
     return re.sub(r"(-[-\w]+) ([A-Z]+), (-[-\w]+) \2", r"\1, \3 \2", one_space)
 
 
 def _without_curves(document: object) -> object:
-    """Thousands of points; what is drawn of them has tests of its own."""
+    """They are thousands of points; the charts have their own tests."""
     if isinstance(document, dict):
         return {key: _without_curves(value) for key, value in document.items() if key != "curves"}
     return [_without_curves(each) for each in document] if isinstance(document, list) else document

@@ -1,4 +1,4 @@
-"""A text as it was frozen and as it is now: to the letter on a machine of the same kind, else number by number."""
+"""Compares a frozen text with the current one: exactly on the same kind of machine, otherwise number by number."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .session import machine
 
 FROZEN = Path(__file__).parent
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.(\d+))?(?:e([-+]\d+))?")
-# Other kernels round otherwise: by 3e-7 of a loss after 13 steps, which is more of the difference of two losses.
+# Other kernels round differently: by 3e-7 of a loss after 13 steps, and more of the difference of two losses.
 _RELATIVE, _ABSOLUTE = 1e-4, 2e-6
 
 
@@ -19,7 +19,7 @@ def is_same_machine() -> bool:
 
 
 def differences(found: dict[str, str], folder: str) -> str:
-    """Of what is found now from what is frozen in `folder`, file by file; '' where there are none."""
+    """Differences between the current texts and those frozen in `folder`, file by file; '' if there are none."""
     frozen = {f"{folder}/{path.name}": path.read_text(encoding="utf-8") for path in (FROZEN / folder).iterdir()}
     exact = is_same_machine()
     return "".join(
@@ -35,14 +35,14 @@ def _difference(name: str, found: str, frozen: str, *, exact: bool) -> str:
 
 
 def _differ_little(found: str, frozen: str) -> bool:
-    """Only in floats, and by no more than rounding."""
+    """Whether they differ only in floats, and only by rounding."""
     return _NUMBER.sub("0", found) == _NUMBER.sub("0", frozen) and all(
         _near(now, then) for now, then in zip(_NUMBER.finditer(found), _NUMBER.finditer(frozen), strict=True)
     )
 
 
 def _near(now: re.Match[str], then: re.Match[str]) -> bool:
-    """A whole number is what it was; another may be a unit off in its last digit, as where 0.12345 is rounded."""
+    """Whole numbers must be equal; others may be off by one in the last digit, as when 0.12345 is rounded."""
     if then[1] is None and then[2] is None:
         return now[0] == then[0]
     unit = 10.0 ** (int(then[2] or 0) - len(then[1] or ""))

@@ -1,7 +1,7 @@
-"""files-0.1.tar.xz: what nanopace 0.1 left on the disk. make.py says how it was made.
+"""files-0.1.tar.xz: the files that nanopace 0.1 wrote. make.py shows how it was made.
 
-It is not made anew by later code, since then it would be no older than that: a format that changes gets an archive of
-its own beside this one, and this one still has to load.
+Later code never recreates it, since then it would no longer be old: a changed format gets its own archive next to this
+one, and this one must still load.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ SMALL = {
 
 
 def train(out_dir: str, *flags: str, **knobs: str) -> list[str]:
-    """The command line of a tiny training."""
+    """The command line of a tiny training run."""
     given = {"out_dir": out_dir, **SMALL, **knobs}
     return ["train", *flags, "--no-report", *(f"--{key}={value}" for key, value in given.items())]
 
 
 def resume(out_dir: str, *flags: str, **knobs: str) -> list[str]:
-    """The command line that goes on with one to its twelfth step."""
+    """The command line that resumes one up to its twelfth step."""
     given = {"out_dir": out_dir, "device": "cpu", "init_from": "resume", "max_iters": "12", **knobs}
     return ["train", *flags, "--no-report", *(f"--{key}={value}" for key, value in given.items())]
 

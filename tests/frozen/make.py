@@ -1,4 +1,4 @@
-"""Freeze what nanopace gives now: python -m tests.frozen.make. README.md says when that is right.
+"""Freeze the current output of nanopace: python -m tests.frozen.make. README.md says when that is right.
 
 python -m tests.frozen.make files also makes the archive of files, as it was made with nanopace 0.1.
 """
@@ -22,8 +22,8 @@ from .comparing import FROZEN
 from .files import ARCHIVE, SMALL, train, unpack
 from .session import machine, session
 
-# `prepare`, stopped hard in the middle of its work: batches are small and each is committed. The modules have the names
-# of nanopace 0.1, with which alone the archive of that name can be made.
+# `prepare`, killed in the middle of its work: batches are small and each is committed. The modules have the names of
+# nanopace 0.1, which is needed to make the archive of that name.
 INTERRUPTED = """
 import os, sys
 from nanopace.cli.main import main
@@ -51,7 +51,7 @@ def rows() -> str:
 
 
 def make_files(directory: Path) -> None:
-    """Everything that the archive holds."""
+    """Make everything in the archive."""
     (directory / "rows.jsonl").write_text(rows())
     commands = [
         ["prepare", "rows.jsonl", "--tokenizer=bytes", "--out=data/bytes"],
@@ -94,7 +94,7 @@ def make_files(directory: Path) -> None:
 
 
 def make_foreign(data: Path) -> None:
-    """As nanoGPT's prepare.py of characters and llm.c's dev/data leave them."""
+    """Corpora as nanoGPT's character-level prepare.py and llm.c's dev/data leave them."""
     text = "".join(json.loads(row)["text"] for row in rows().splitlines())
     alphabet = sorted(set(text))
     ids = array("H", map(alphabet.index, text))
@@ -114,7 +114,7 @@ def make_foreign(data: Path) -> None:
 
 
 def make_trials(directory: Path) -> None:
-    """What tune and ablate keep, and the calibration that tune made; of the trials themselves only the one it reads."""
+    """What tune and ablate store, and tune's calibration; of the trials themselves, only the one it reads."""
     (directory / "trials").mkdir()
     texts = {"dataset": "'chars'", "device": "'cpu'", "dtype": "'float32'"}
     given = {**SMALL, **texts, "batch_size": "1", "gradient_accumulation_steps": "4"}
@@ -140,6 +140,8 @@ def make_trials(directory: Path) -> None:
 
 
 def main() -> None:
+    if sys.argv[1:] not in ([], ["files"]):
+        sys.exit(__doc__)
     if sys.argv[1:] == ["files"]:
         with tempfile.TemporaryDirectory() as made:
             make_files(Path(made))

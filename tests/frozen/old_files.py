@@ -1,4 +1,4 @@
-"""What the files of files-0.1.tar.xz come to today: each is loaded, and gone on with, by the command line alone."""
+"""What the files in files-0.1.tar.xz give today: each is loaded and resumed with the command line alone."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ EXPLAINED = ["explain", "ledgers/full.jsonl", "--json"]
 
 
 def recorded(directory: Path) -> dict[str, str]:
-    """By the name of the file that it is frozen in."""
+    """The outputs, by the name of the file that freezes them."""
     _arrange(directory)
     commands = [*READ, *TRAINED, *PREPARED, EXPLAINED]
     answers = session(directory, commands)
@@ -76,7 +76,7 @@ def recorded(directory: Path) -> dict[str, str]:
 
 
 def _arrange(directory: Path) -> None:
-    """An out_dir of nanoGPT, a second copy of what two commands go on with, and a corpus that was begun here."""
+    """An out_dir of nanoGPT, a second copy of what two commands resume, and a corpus that was begun here."""
     for folder in ("ckpt", "converted"):
         (directory / folder).mkdir()
     shutil.copy(directory / "exported" / "ckpt.pt", directory / "ckpt" / "ckpt.pt")
@@ -86,7 +86,7 @@ def _arrange(directory: Path) -> None:
 
 
 def _fingerprint(rows: Path) -> str:
-    """By which nanopace 0.1 knows its work again. It has the path in it, and the time, and so is made anew here."""
+    """Lets nanopace 0.1 recognise its own work. It depends on path and time, so it is recomputed here."""
     flags = {"name": "interrupted", "tokenizer": "bytes", "shard_tokens": 9000, "text_field": "text"}
     recipe = {**flags, "vocab_size": None, "val_fraction": None}
     found = rows.stat()

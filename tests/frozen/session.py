@@ -1,7 +1,7 @@
-"""Command lines of nanopace, one after another in one process, in an environment that leaves little to chance.
+"""Runs nanopace command lines one after another in one process, in an environment that leaves little to chance.
 
-python tests/frozen/session.py takes [[argument, ...], ...] as JSON from stdin and answers with what each came to. Torch
-is imported once for all of them, and nothing but the command line is used: rooms may be moved and renamed.
+python tests/frozen/session.py reads [[argument, ...], ...] as JSON from stdin and prints each result. Torch is imported
+once for all of them, and only the command line is used, so rooms may be moved and renamed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import nanopace
 
-# On x86-64 these name the plainest code that torch, MKL and oneDNN have, and it is on every such processor: no vectors
-# of the processor's own width, no choice of a kernel by its model. One thread: the order of a sum is fixed.
+# On x86-64, these select the plainest code in torch, MKL and oneDNN, which every such processor runs: no vectors of the
+# processor's own width, no kernels chosen by its model. With one thread, the order of a sum is fixed.
 PLAIN = {
     "ATEN_CPU_CAPABILITY": "default",
     "MKL_CBWR": "COMPATIBLE",
@@ -48,7 +48,7 @@ class Answer(NamedTuple):
 
 
 def session(directory: Path, commands: Sequence[Sequence[str]], **environment: str) -> list[Answer]:
-    """What each of the commands answers, in `directory`."""
+    """The answer of each command, run in `directory`."""
     foreign = re.compile("COVERAGE_.*|LANGUAGE|TRITON_INTERPRET")  # other tests measure what is covered
     inherited = {key: value for key, value in os.environ.items() if not foreign.fullmatch(key)}
     done = subprocess.run(
@@ -72,11 +72,11 @@ def session(directory: Path, commands: Sequence[Sequence[str]], **environment: s
 
 
 def machine() -> str:
-    """What two machines have to share for the same bits: torch's release, the processor's family, the C library.
+    """What two machines must share to give the same bits: torch's release, the processor family, the C library.
 
-    With PLAIN, the model of an x86-64 processor should have no say: forbidding MKL, oneDNN and the C library the newer
-    instructions changed no bit. Torch promises none of it. Should a machine of the same name give other bits, name what
-    tells it apart here; do not widen the comparison.
+    With PLAIN, the model of an x86-64 processor should not matter: forbidding MKL, oneDNN and the C library the newer
+    instructions changed no bit. Torch does not guarantee this. If a machine of the same name gives other bits, add what
+    distinguishes it here; do not widen the comparison.
     """
     from importlib.metadata import version
 
@@ -99,7 +99,7 @@ if __name__ == "__main__":
 
     commands = json.load(sys.stdin)
     with open(os.dup(1), "w", encoding="utf-8") as told:
-        os.dup2(2, 1)  # processes that a command starts print for themselves
+        os.dup2(2, 1)  # child processes print on their own
         if any("--gpus=2" in command for command in commands):
             sys.path.append(str(Path(__file__).resolve().parents[1] / "train"))
             importlib.import_module("fork_server").fork_ranks()

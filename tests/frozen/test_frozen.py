@@ -1,4 +1,4 @@
-"""What was frozen, and what nanopace gives now: a refactoring must leave all of it as it is. README.md says more."""
+"""Compares frozen output with the current one: a refactoring must not change any of it. README.md says more."""
 
 from __future__ import annotations
 

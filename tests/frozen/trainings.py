@@ -1,7 +1,7 @@
-"""Tiny trainings on the CPU, and what is kept of them: every event of the ledger and every line that was printed.
+"""Tiny training runs on the CPU, and what is kept of them: every ledger event and every printed line.
 
-What depends on the time, the machine or the version is blanked out. What is written beside training, checkpoints that
-are saved in the background, may come a step sooner or later: it is moved to the end.
+Whatever depends on the time, the machine or the version is blanked out. Checkpoints saved in the background may appear
+a step earlier or later, so their events are moved to the end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ eval_train = 'full'
 documents = True
 """
 
-_CALM = {"recipe": "fast", "matrix_lr": "0.002"}  # ten times as much would make ten times as much of a rounding error
+_CALM = {"recipe": "fast", "matrix_lr": "0.002"}  # a ten times higher rate would make rounding errors ten times larger
 
 COMMANDS: dict[str, list[list[str]]] = {
     "gpt2": [train("gpt2")],
@@ -65,7 +65,7 @@ _BLANKED_LINES = (
 
 
 def recorded(directory: Path) -> dict[str, str]:
-    """By the name of the file that it is frozen in."""
+    """The runs, by the name of the file that freezes them."""
     (directory / "config.py").write_text(CONFIG)
     found = {}
     answers = iter(session(directory, [command for commands in COMMANDS.values() for command in commands]))
@@ -75,7 +75,7 @@ def recorded(directory: Path) -> dict[str, str]:
             answer = next(answers)
             assert answer.code == 0, (command, answer)
             printed += answer.out
-        if "--gpus=2" not in commands[0]:  # its processes print for themselves
+        if "--gpus=2" not in commands[0]:  # its processes print on their own
             found[f"trainings/{name}.txt"] = lines(printed)
         if name != "eval_only":  # which leaves nothing behind
             found[f"trainings/{name}.jsonl"] = events(directory / name / "ledger.jsonl")
@@ -83,7 +83,7 @@ def recorded(directory: Path) -> dict[str, str]:
 
 
 def events(ledger: Path) -> str:
-    """Those of a ledger, one to a line."""
+    """The events of a ledger, one per line."""
     told = [json.loads(line) for line in ledger.read_text().splitlines()]
     spans = {event["phase"] for event in told if event["event"] == "span" and "what" not in event}  # once a second
     kept = [
@@ -95,7 +95,7 @@ def events(ledger: Path) -> str:
 
 
 def lines(printed: str) -> str:
-    """Those of a log. That logging took long is said where it did."""
+    """The lines of a log, without the note that logging was slow."""
     kept = [line for line in printed.splitlines() if not line.startswith("the times above leave out logging")]
     for index, line in enumerate(kept):
         for pattern, blanked in _BLANKED_LINES:

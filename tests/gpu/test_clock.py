@@ -1,4 +1,4 @@
-"""The clock in somebody's loop on a card: times are the card's, and nobody waits for them."""
+"""The clock in a user's loop on a card: times are the card's, and nothing waits for them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from nanopace.ledger import EvalEvent, RunEvent, StepEvent
 from ..clock.hands import ledger_of
 
 pytestmark = pytest.mark.gpu
-CYCLES = 20_000_000  # some ten milliseconds of a card
+CYCLES = 20_000_000  # about ten milliseconds on a card
 
 
 @contextmanager
 def without_waiting() -> Iterator[None]:
-    """Whatever waits for the card inside is an error."""
+    """Inside this context, waiting for the card is an error."""
     torch.cuda.set_sync_debug_mode("error")
     try:
         yield
@@ -86,7 +86,7 @@ def test_a_graph_can_be_captured_and_replayed_inside(tmp_path: Path) -> None:
     with Clock(tmp_path) as clock:
         for i in range(6):
             with clock.step() as step:
-                y += 0 * x.sum()  # what is captured has run before
+                y += 0 * x.sum()  # a captured operation must have run before
                 if i == 2:
                     graph = torch.cuda.CUDAGraph()
                     with torch.cuda.graph(graph), clock.data(), clock.phase("optimizer"):

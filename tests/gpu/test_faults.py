@@ -1,4 +1,4 @@
-"""Faults on a real card: memory that is full, steps that are not finite. `pytest -m gpu tests/gpu`."""
+"""Faults on a real card: full memory, steps that are not finite. `pytest -m gpu tests/gpu`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .test_train import CARD, corpus, events, kernels, run  # noqa: F401
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA card")]
 
 GIB = 1 << 30
-# 64 sequences take some 4 GiB, a model of 10 million weights next to nothing.
+# 64 sequences take about 4 GiB, a model of 10 million weights next to nothing.
 BROAD: dict[str, Value] = {
     "n_layer": 4, "n_head": 8, "n_embd": 512, "block_size": 512, "batch_size": 64, "gradient_accumulation_steps": 1,
     "dropout": 0.0, "dtype": "bfloat16", "max_iters": 10, "learning_rate": 1e-3,
@@ -33,7 +33,7 @@ BROAD: dict[str, Value] = {
 
 @pytest.fixture(autouse=True)
 def all_of_the_card() -> Iterator[None]:
-    """What a run limits is free again for the next."""
+    """Lifts a run's memory limit for the next."""
     yield
     torch.cuda.set_per_process_memory_fraction(1.0, CARD)
     gc.collect()
@@ -41,13 +41,13 @@ def all_of_the_card() -> Iterator[None]:
 
 
 def largest(found: list[dict[str, Any]], *where: str) -> int:
-    """The micro-batch that training, or an evaluation, went on with."""
+    """The micro-batch that training, or an evaluation, continued with."""
     return int([each["batch_size"] for each in found if each.get("where", "step") in where][-1])
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_batch_that_does_not_fit_into_the_limit(corpus: Path, tmp_path: Path, compiled: bool) -> None:  # noqa: F811
-    """Of torch's own passes; ours, which keep less, have a test of their own."""
+    """With torch's own passes; ours, which keep less, have their own test."""
     knobs: dict[str, Value] = {**BROAD, "compile": compiled, "fused": False}
     _, large = run(corpus, tmp_path / "large", **knobs)
     make_room(CARD)
@@ -56,7 +56,7 @@ def test_a_batch_that_does_not_fit_into_the_limit(corpus: Path, tmp_path: Path, 
     assert torch.cuda.max_memory_reserved(CARD) <= 2 * GIB
     assert largest(events(tmp_path / "small", "micro_batch"), "startup", "step") < 64
     assert list(told.losses) == list(range(11))
-    first = range(5)  # later, rounding has grown into another path
+    first = range(5)  # later, rounding errors have grown
     assert [told.losses[step] for step in first] == pytest.approx([large.losses[step] for step in first], abs=0.03)
 
 
@@ -65,7 +65,7 @@ def test_memory_that_fills_up_in_the_middle(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Somebody else takes all but 1 GiB, between two steps."""
+    """Another program takes all but 1 GiB between two steps."""
     _, large = run(corpus, tmp_path / "large", **BROAD, compile=False)
     make_room(CARD)
     taken: list[torch.Tensor] = []
@@ -88,7 +88,7 @@ def test_memory_that_fills_up_in_the_middle(
     first = range(7)
     assert [told.losses[step] for step in first] == pytest.approx([large.losses[step] for step in first], abs=0.05)
     times = {each["iteration"]: each["ms"] for each in events(tmp_path / "out", "step")}
-    assert times[4] < 1000  # what was in vain is not the step's
+    assert times[4] < 1000  # failed attempts do not count as the step's time
 
 
 def test_an_evaluation_that_does_not_fit(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
@@ -149,7 +149,7 @@ def test_going_back_takes_no_more_memory(
     monkeypatch: pytest.MonkeyPatch,
     compiled: bool,
 ) -> None:
-    """Model and averages of before are gone when those of now are made."""
+    """The old model and averages are freed before the new ones are made."""
     wide: dict[str, Value] = {**BROAD, "n_layer": 12, "n_embd": 1024, "batch_size": 4, "compile": compiled}
     run(corpus, tmp_path / "plain", **wide)
     make_room(CARD)
@@ -160,7 +160,7 @@ def test_going_back_takes_no_more_memory(
 
     def accumulate(stepper: Stepper, step: int, inputs: Tensor, targets: Tensor) -> Tensor:
         loss = real(stepper, step, inputs, targets)
-        if step in spoiled:  # a weight's gradient, whichever pass it comes from
+        if step in spoiled:  # a weight's gradient, from either pass
             spoiled.remove(step)
             gradient = next(stepper._parts.model.parameters()).grad
             assert gradient is not None

@@ -1,4 +1,4 @@
-"""Kernels of our own on a real card: `pytest -m gpu tests/gpu`. tests/train/kernels takes the card, too."""
+"""Our own kernels on a real card: `pytest -m gpu tests/gpu`. tests/train/kernels uses the card, too."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from .test_train import CARD, corpus, events, kernels, run  # noqa: F401
 pytest.importorskip("triton")
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA card")]
 
-# GPT-2's vocabulary and context, and fewer layers.
+# GPT-2's vocabulary and context, with fewer layers.
 SHAPE = ModelShape(n_layer=2, n_head=4, n_embd=256, vocab_size=50304, block_size=1024)
-# So slowly that rounding does not grow into another path: float32 and bfloat16 end within 0.002 of each other.
+# So slow that rounding errors do not grow: float32 and bfloat16 end within 0.002 of each other.
 OURS: dict[str, Value] = {
     "compile": True, "dtype": "bfloat16", "dropout": 0.0, "learning_rate": 1e-3, "min_lr": 1e-4,
 }  # fmt: skip
@@ -39,7 +39,7 @@ OURS: dict[str, Value] = {
 
 @pytest.fixture
 def model() -> GPT:
-    """The norms' weights are not 1, as they are once it has learnt something."""
+    """The norms' weights are not 1, as in a model that has learned something."""
     torch.manual_seed(0)
     model = GPT(SHAPE)
     with torch.no_grad():
@@ -65,7 +65,7 @@ def errors(found: dict[str, Tensor], expected: dict[str, Tensor]) -> dict[str, f
 
 
 def test_the_loss_and_every_gradient(model: GPT) -> None:
-    """In float32 by autograd, under autocast, and by our kernels, which lose about as much as autocast does."""
+    """In float32 with autograd, under autocast, and with our kernels, which lose about as much as autocast does."""
     from nanopace.train.fused.gpt2 import FusedGPT
 
     tokens, targets = windows(1)
@@ -91,7 +91,7 @@ def test_the_loss_and_every_gradient(model: GPT) -> None:
 
 
 def test_a_cuda_graph_changes_nothing(model: GPT, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also not when other tokens, other shapes and other weights come."""
+    """Not even with other tokens, shapes and weights."""
     from nanopace.train.fused.gpt2 import FusedGPT
 
     twin = GPT(SHAPE).to(CARD)
@@ -113,7 +113,7 @@ def test_a_cuda_graph_changes_nothing(model: GPT, monkeypatch: pytest.MonkeyPatc
             passes.finish()
         assert losses[1] == pytest.approx(losses[0], abs=1e-3)
         found = errors(gradients(twin), gradients(model))
-        assert {name: each for name, each in found.items() if not each < 5e-3} == {}  # sums in another order
+        assert {name: each for name, each in found.items() if not each < 5e-3} == {}  # sums are in another order
         for each, passes in ((model, plain), (twin, recorded)):
             _descend(each)
             passes.zero_grad()
@@ -128,7 +128,7 @@ def _descend(model: GPT) -> None:
 
 
 def way(out: Path) -> Any:
-    """The kernels that a run says it takes."""
+    """The kernels that a run reports."""
     return events(out, "run")[0]["choices"]["kernels"].split(":")[0]
 
 
@@ -165,7 +165,7 @@ def test_a_resumed_run_goes_on_as_it_would_have(corpus: Path, tmp_path: Path) ->
 
 
 def test_a_run_can_go_on_with_what_the_compiler_makes(corpus: Path, tmp_path: Path) -> None:  # noqa: F811
-    """The checkpoint knows nothing of kernels."""
+    """The checkpoint does not depend on kernels."""
     _, whole = run(corpus, tmp_path / "whole", **OURS)
     run(corpus, tmp_path / "cut", **OURS, max_iters=14)
     listener = Recorder()
@@ -185,7 +185,7 @@ def test_a_batch_that_does_not_fit_into_the_limit(corpus: Path, tmp_path: Path) 
     assert torch.cuda.max_memory_reserved(CARD) <= 2 * GIB
     assert largest(events(tmp_path / "small", "micro_batch"), "startup", "step") < 256
     assert list(told.losses) == list(range(11))
-    first = range(5)  # later, rounding has grown into another path
+    first = range(5)  # later, rounding errors have grown
     assert [told.losses[step] for step in first] == pytest.approx([large.losses[step] for step in first], abs=0.03)
 
 
@@ -213,7 +213,7 @@ def test_eight_bits_cost_little_of_the_loss_and_the_gradients(model: GPT) -> Non
 
 @eight_bits
 def test_eight_bits_in_a_cuda_graph(model: GPT, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when other weights come: the scales lie where the graph reads them."""
+    """Also with other weights: the scales are where the graph reads them."""
     from nanopace.train.fused.gpt2 import FusedGPT
 
     monkeypatch.setattr(passes_module, "_LAUNCH_BOUND", 0.0)
@@ -225,7 +225,7 @@ def test_eight_bits_in_a_cuda_graph(model: GPT, monkeypatch: pytest.MonkeyPatch)
             each.mul_(1.3)
     passes.refresh_copies()
     losses = []
-    other = deepcopy(model)  # or it would take away the gradients that the graph writes to
+    other = deepcopy(model)  # otherwise it would take over the gradients that the graph writes to
     for way in (passes, passes_module.FusedPasses(FusedGPT(other, fp8=PRODUCTS))):
         way.zero_grad()
         losses.append(way(*windows(2), 2).item())
@@ -238,7 +238,7 @@ def test_a_run_in_eight_bits_learns_as_one_without(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fp8_module, "_WORTH_IT", 0.0)  # it is not, for a model as small as this
+    monkeypatch.setattr(fp8_module, "_WORTH_IT", 0.0)  # for so small a model, it is not worth it
     fp8_module._speeds.cache_clear()
     knobs = {**OURS, "vocab_size": 272}
     _, plain = run(corpus, tmp_path / "plain", **knobs)

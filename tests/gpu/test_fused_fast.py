@@ -1,4 +1,4 @@
-"""Kernels of our own for the recipe `fast`, on a real card: `pytest -m gpu tests/gpu`."""
+"""Our own kernels for recipe `fast` on a real card: `pytest -m gpu tests/gpu`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAST: dict[str, Value] = {"recipe": "fast", "compile": True, "dtype": "bfloat16"
 
 
 def nudged(without: str = "") -> FastGPT:
-    """No branch is 0, no gate open, and no share even."""
+    """The model with no branch at 0, no gate fully open, and no equal shares."""
     torch.manual_seed(0)
     model = FastGPT(replace(SHAPE, without=without))
     with torch.no_grad():
@@ -40,7 +40,7 @@ def nudged(without: str = "") -> FastGPT:
 
 @pytest.mark.parametrize("without", ["", "rope,relu2", "qk_norm,soft_cap", "value_embeddings"])
 def test_the_loss_and_every_gradient(without: str) -> None:
-    """Our stream is bfloat16 and autocast's is not; what a sum of either sign leaves over of that, shows in gates."""
+    """Our stream is bfloat16 and autocast's is not; the rounding that remains in sums of both signs shows in gates."""
     from nanopace.train.fused.fast import FusedFastGPT
 
     model, (tokens, targets) = nudged(without), windows(1)
@@ -102,7 +102,7 @@ def _steps(weights: list[Tensor], how: MuonSettings) -> list[Tensor]:
 
 
 def test_muon_in_kernels_is_muon_in_torch() -> None:
-    """Both round to bfloat16, in another order; against float32 that is 4%, and neither may be further off."""
+    """Both round to bfloat16, in a different order; that is 4% from float32, and neither may be further off."""
     torch.manual_seed(0)
     start = [torch.randn(3 * 256, 256, device=CARD), torch.randn(256, 256, device=CARD)]
     ways = (MuonSettings(torch.float32), MuonSettings(torch.bfloat16), MuonSettings(torch.bfloat16, kernels=True))

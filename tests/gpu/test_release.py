@@ -1,6 +1,6 @@
-"""Layers that are updated in the backward pass, on a real card: `pytest -m gpu tests/gpu`.
+"""Layers updated in the backward pass, on a real card: `pytest -m gpu tests/gpu`.
 
-tests/train/fused/test_step_in_backward.py takes the card, too.
+tests/train/fused/test_step_in_backward.py uses the card, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def test_it_learns_what_a_run_learns_that_keeps_its_gradients(
     monkeypatch: pytest.MonkeyPatch,
     launch_bound: float,
 ) -> None:
-    """As a CUDA graph, in which rates that change are read anew in each step, and without one."""
+    """With a CUDA graph, in which changing rates are read again in each step, and without one."""
     monkeypatch.setattr(passes_module, "_LAUNCH_BOUND", launch_bound)
     _, kept = run(corpus, tmp_path / "kept", **SINGLE, grad_clip=0.0, memory="averages")
     _, released = run(corpus, tmp_path / "released", **SINGLE, grad_clip=0.0, memory="gradients")
@@ -50,7 +50,7 @@ def test_clipped_as_it_goes_it_learns_as_well(corpus: Path, tmp_path: Path) -> N
 
 
 def test_what_is_saved_is_of_one_step(corpus: Path, tmp_path: Path) -> None:  # noqa: F811
-    """Copies are made while the next step runs, and that changes weights before it is over."""
+    """Copies are made while the next step runs, and that step changes weights before it ends."""
     knobs: dict[str, Value] = {**SINGLE, "memory": "gradients", "save_interval": 5, "keep_last": 9}
     _, through = run(corpus, tmp_path / "out", **knobs)
     _, rest = run(corpus, tmp_path / "out", **{**knobs, "init_from": "resume", "max_iters": 40})

@@ -1,4 +1,4 @@
-"""Sampling on a real card, in the dtype that is asked for: `pytest -m gpu tests/gpu/test_sample.py`."""
+"""Sampling on a real card in the requested dtype: `pytest -m gpu tests/gpu/test_sample.py`."""
 
 from __future__ import annotations
 

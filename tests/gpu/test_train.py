@@ -42,7 +42,7 @@ MIDDLE: dict[str, Value] = {
 
 @pytest.fixture(autouse=True)
 def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a run switches off is on again for the next, and nothing is remembered."""
+    """Restores what a run switches off, and clears what it remembers."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     yield
     for switch in ("cudnn", "flash", "mem_efficient", "math"):
@@ -79,20 +79,20 @@ def test_it_learns_and_accounts_for_every_moment(corpus: Path, tmp_path: Path, d
 
 
 def test_the_card_and_the_host_learn_alike(corpus: Path, tmp_path: Path) -> None:
-    """From the same weights on: each would draw its own."""
+    """From the same weights: each would draw its own."""
     plain: dict[str, Value] = {"dtype": "float32", "compile": False, "dropout": 0.0}
     still: dict[str, Value] = {"learning_rate": 1e-12, "decay_lr": False, "max_iters": 1}
     run(corpus, tmp_path / "begun", device="cpu", **plain, **still)
     plain["init_from"] = str(tmp_path / "begun")
     _, card = run(corpus, tmp_path / "card", **plain)
     _, host = run(corpus, tmp_path / "host", device="cpu", **plain)
-    first = range(10)  # later, rounding has grown into another path
+    first = range(10)  # later, rounding errors have grown
     assert [card.losses[step] for step in first] == pytest.approx([host.losses[step] for step in first], abs=5e-3)
     assert card.all("eval")[0].val == pytest.approx(host.all("eval")[0].val, abs=1e-3)
 
 
 def test_a_resumed_run_goes_on_as_it_would_have(corpus: Path, tmp_path: Path) -> None:
-    """The next step sees the same tokens and draws the same dropout; a card's sums are not exact to the last bit."""
+    """The next step gets the same tokens and dropout; a card's sums are not exact to the last bit."""
     plain: dict[str, Value] = {"compile": False, "dtype": "float32"}
     _, whole = run(corpus, tmp_path / "whole", **plain)
     run(corpus, tmp_path / "cut", **plain, max_iters=14)
@@ -103,7 +103,7 @@ def test_a_resumed_run_goes_on_as_it_would_have(corpus: Path, tmp_path: Path) ->
 
 
 def test_a_checkpoint_holds_the_weights_of_its_moment(tmp_path: Path) -> None:
-    """Although they change as soon as the copy allows it."""
+    """Although the weights change as soon as the copy is done."""
     shape = ModelShape(n_layer=8, n_head=8, n_embd=1024, vocab_size=8192, block_size=64)
     config = TrainConfig(n_layer=8, n_head=8, n_embd=1024, vocab_size=8192, block_size=64)
     model = GPT(shape).to(CARD)
@@ -134,7 +134,7 @@ def test_the_clock_is_the_cards() -> None:
         a @ a
     launched = (time.monotonic() - begin) * 1000
     moment = clock.mark("step", 0)
-    assert not moment.passed()  # nobody waited
+    assert not moment.passed()  # nothing waited
     moment.wait()
     took = (time.monotonic() - begin) * 1000
     time.sleep(0.05)

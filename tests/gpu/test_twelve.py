@@ -1,4 +1,4 @@
-"""GPT-2's sizes from end to end in 12 GiB, as a card of that size has them: `pytest -m gpu tests/gpu`."""
+"""Complete runs of GPT-2's sizes in the 12 GiB of a small card: `pytest -m gpu tests/gpu`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WHOLE: dict[str, Value] = {
     "save_interval": -1,
 }
 SINGLE: dict[str, Value] = {"gradient_accumulation_steps": 1}
-SLOWLY: dict[str, Value] = {"learning_rate": 1e-4, "min_lr": 1e-5}  # two sequences a step, and a model that is wide
+SLOWLY: dict[str, Value] = {"learning_rate": 1e-4, "min_lr": 1e-5}  # two sequences per step, and a wide model
 CASES: dict[str, tuple[dict[str, Value], int]] = {
     "124M": (SMALL, 40),
     "350M": ({"n_layer": 24, "n_head": 16, "n_embd": 1024}, 8),
@@ -47,7 +47,7 @@ CASES: dict[str, tuple[dict[str, Value], int]] = {
     "124M fast, many": ({**SMALL, "recipe": "fast"}, 32),
     "124M fp8": ({**SMALL, "fp8": True}, 40),
 }
-# `python -m nanopace`, and how much of the card's memory it had allocated at most.
+# `python -m nanopace`, and its peak memory on the card.
 AND_TELL_THE_PEAK = """
 import sys, torch
 from nanopace.cli.main import main
@@ -59,8 +59,8 @@ sys.exit(code)
 
 @pytest.mark.parametrize("name", CASES)
 def test_it_fits_and_learns(corpus: Path, tmp_path: Path, name: str) -> None:  # noqa: F811
-    """With the micro-batch that was asked for: what the ladder foresees is enough, and within 7% of what it takes. In a
-    process of its own: CUDA itself takes some of the 12 GiB, and more of them where other things were done before."""
+    """With the requested micro-batch: the ladder's prediction is enough, and within 7% of the peak. In its own process:
+    CUDA itself takes some of the 12 GiB, and more if other things ran before."""
     knobs, batch_size = CASES[name]
     if knobs.get("fp8") and not has_fp8(CARD):
         pytest.skip("cards before Ada do not multiply in 8 bits; the others of this table run there")

@@ -1,4 +1,4 @@
-"""What is kept of a machine's real peak, and what is not believed."""
+"""What is stored about a machine's real peak, and what is rejected."""
 
 from __future__ import annotations
 

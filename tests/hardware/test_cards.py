@@ -1,4 +1,4 @@
-"""Every card is found by its own name and by no other's."""
+"""Every card is found by its own name, and no card by another's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was measured on a card, and what follows from it."""
+"""Measurements on a card, and what follows from them."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ def test_the_ladder_is_climbed_only_as_far_as_needed(model: str, sequences: int,
 
 
 def test_cuda_itself_takes_some() -> None:
-    """Half a GiB of an H200. With four sequences GPT-2 large takes 11.6 GiB, and did not fit into 12."""
+    """Half a GiB on an H200. With four sequences, GPT-2 large takes 11.6 GiB, and did not fit in 12."""
     assert usable_bytes(12) < 11.5 * GIB < fused_peak_bytes(*SIZES["774M"], 50304, 1024, 4, MEMORY_STEPS[:-1])
 
 
 def test_where_nothing_is_enough_all_of_it_is_climbed() -> None:
-    """But for gradients, which smaller micro-batches have to keep."""
+    """Except for gradients, which smaller micro-batches have to keep."""
     for single in (False, True):
         assert climb(48, 1600, 50304, 1024, 8, 12, single=single) == MEMORY_STEPS[:-1]
 
@@ -123,7 +123,7 @@ def test_released_gradients_take_the_place_of_one_layer_and_the_tables() -> None
 
 
 def test_the_recipe_fast_has_other_steps_and_more_tables() -> None:
-    """It must fit at micro-batch 8 in 12 GiB, and keep less of each layer."""
+    """It must fit in 12 GiB at micro-batch 8, and keep less of each layer."""
     assert climb(*GPT2, 8, 12, recipe="fast") == ()
     assert climb(*GPT2, 96, 12, recipe="fast") == ("hidden", "attention")
     first, second = (fused_peak_bytes(*GPT2, 8, (), recipe=each) for each in ("gpt2", "fast"))
@@ -137,7 +137,7 @@ def test_the_recipe_fast_has_other_steps_and_more_tables() -> None:
 def test_eight_bits_are_a_byte_of_each_matrix_after_a_norm(
     recipe: str, sequences: int, steps: tuple[str, ...], at_the_head: int
 ) -> None:
-    """What the last norm gave is there in 8 bits, too, at the head; going back it is gone."""
+    """At the head, the last norm's output also exists in 8 bits; in the backward pass it is freed."""
     plain, fp8 = (fused_peak_bytes(*GPT2, sequences, steps, recipe=recipe, fp8=each) for each in (False, True))
     assert fp8 - plain == 7 * 12 * 768**2 + 50304 * 768 + at_the_head * 1024 * 768
 

@@ -1,4 +1,4 @@
-"""The loss to expect, held against losses that real runs reached, and against what a loss can be at all."""
+"""The expected loss, compared with losses of real runs and with what a loss can be at all."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def loss(parameters: float, tokens: float, unique: float | None = None) -> Range
 
 
 def test_the_published_fits() -> None:
-    """Chinchilla itself, 70B parameters and 1.4T tokens: 1.94 by its own fit, as the paper's figures have it."""
+    """Chinchilla itself, 70B parameters and 1.4T tokens: 1.94 by its own fit, as in the paper's figures."""
     hoffmann, besiroglu = published(70e9, 1.4e12)
     assert hoffmann == pytest.approx(1.69 + 0.0828 + 0.1631, abs=0.002)
     assert besiroglu == pytest.approx(hoffmann, abs=0.05)
@@ -60,7 +60,7 @@ def test_perplexity_is_its_exponential() -> None:
     [(0.5, 0.5), (1, 1), (2, 1.968), (4, 3.726), (16, 10.582), (40, 15.167), (62, 16.096), (1e9, 16.388)],
 )
 def test_passes_are_worth_what_muennighoff_found(passes: float, worth: float) -> None:
-    """The formula of their appendix A, written as there, and by hand."""
+    """The formula in their appendix A, written as there, and by hand."""
     assert worth_in_passes(passes) == pytest.approx(worth, abs=0.002)
     if passes > 1:
         assert worth_in_passes(passes) == pytest.approx(1 + 15.387756 * (1 - math.exp(-(passes - 1) / 15.387756)))
@@ -73,7 +73,7 @@ def test_parameters_are_worth_as_much_as_there_is_text_for() -> None:
 
 
 def test_the_papers_own_pair_of_runs() -> None:
-    """8.7B parameters and 178B tokens, fresh or four times 44B: 0.5% was measured, and their own fit says 0.7%."""
+    """8.7B parameters and 178B tokens, fresh or four times 44B: they measured 0.5%, and their own fit gives 0.7%."""
     fresh, repeated = loss(8.7e9, 178e9), loss(8.7e9, 178e9, 44e9)
     assert 1.002 < repeated.expected / fresh.expected < 1.01
 
@@ -90,7 +90,7 @@ def test_forty_passes_are_the_last_that_teach() -> None:
 
 @pytest.mark.parametrize("vocab_size", [65, 256, 2048, 50_000, 50_257, 50_304, 100_277])
 def test_a_grid_of_models_and_tokens_and_vocabularies(vocab_size: int) -> None:
-    """Below ln(vocabulary) and above the entropy of text, or unknown; and unknown in every vocabulary but GPT-2's."""
+    """Below ln(vocabulary) and above the entropy of text, or unknown; and unknown for every vocabulary but GPT-2's."""
     known = 0
     for parameters, tokens, share in product(
         (1e3, 1e5, 6e6, 1e7, 3e7, 124e6, 350e6, 1.5e9, 70e9, 1e12),
@@ -113,7 +113,7 @@ MORE = st.floats(1.0, 100.0)
 def test_more_of_either_never_makes_it_worse(
     parameters: float, tokens: float, share: float, more_parameters: float, more_tokens: float
 ) -> None:
-    """More parameters, more fresh text in place of repeated, more tokens of the same passes; always a possible loss."""
+    """More parameters, more fresh instead of repeated text, more tokens of the same passes; always a possible loss."""
     found = expected_loss(parameters, tokens, share * tokens)
     larger = expected_loss(parameters * more_parameters, tokens, share * tokens)
     longer = expected_loss(parameters, tokens * more_tokens, share * tokens * more_tokens)
@@ -130,7 +130,7 @@ def test_more_of_either_never_makes_it_worse(
 
 @given(st.floats(7e6, 1e10), st.floats(1e8, 3e10), MORE, MORE)
 def test_and_where_it_is_known(parameters: float, tokens: float, more_parameters: float, more_tokens: float) -> None:
-    """The same inside the limits alone, where most of those above are not."""
+    """The same, only within the limits, where most of the cases above are not."""
     found = loss(parameters, tokens)
     assert loss(min(parameters * more_parameters, 7e10), tokens).expected <= found.expected + 1e-12
     assert loss(parameters, min(tokens * more_tokens, 1.4e12)).expected <= found.expected + 1e-12

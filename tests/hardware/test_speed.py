@@ -1,4 +1,4 @@
-"""Expected speeds: every measured point is inside its range, and what nobody can know is unknown."""
+"""Expected speeds: every measured point is inside its range, and what cannot be known is unknown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_every_measured_point_is_in_its_range(point: Point) -> None:
 
 
 def test_the_points_are_those_that_the_ranges_are_about() -> None:
-    """The logs of two runs on a 4070, and nanoGPT and ours on an H200, are among them; each says where it is from."""
+    """They include the logs of two runs on a 4070, and nanoGPT and ours on an H200; each names its source."""
     have = {(point.card, point.trainer, point.n_embd, point.batch_size): point.tokens_per_s for point in POINTS}
     assert have["RTX 4070", "nanogpt", 768, 8] == 56_100
     assert have["RTX 4070", "nanogpt", 384, 16] == 134_100

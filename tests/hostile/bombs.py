@@ -1,4 +1,4 @@
-"""Files that somebody with bad intentions would send."""
+"""Files that an attacker would send."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _LUMPS = 1024  # 4 GB in all, from less than a few MB
 
 
 class Bomb:
-    """Whoever unpickles it runs a command."""
+    """Unpickling it runs a command."""
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return os.system, (f"touch {MARK}",)
 
 
 class EvalBomb:
-    """The same by Python's own means."""
+    """The same with Python's own means."""
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return eval, (f"open({MARK!r}, 'w')",)
@@ -49,7 +49,7 @@ def pickle_in_zip(path: Path) -> None:
 
 
 def zip_bomb(path: Path, name: str) -> None:
-    """64 MB from 64 kB: torch would take all of it, and the length that a reader believes is in the header."""
+    """64 MB from 64 kB: torch would read all of it, and trusts the length in the header."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open(name, "w") as file:
         for _ in range(16):
             file.write(_LUMP)
@@ -59,7 +59,7 @@ PACKERS = {"gz": gzip.compress, "zst": zstandard.ZstdCompressor().compress, "xz"
 
 
 def bombs(directory: Path, name: str, start: bytes, kinds: Iterable[str] = PACKERS) -> list[str]:
-    """`start`, and gigabytes of spaces behind it, compressed in every way; their names."""
+    """Write `start` followed by gigabytes of spaces, compressed in every way; return the names."""
     for kind in kinds:
         pack = PACKERS[kind]
         (directory / f"{name}.{kind}").write_bytes(pack(start) + pack(_LUMP) * _LUMPS)
@@ -75,7 +75,7 @@ def greedy(directory: Path, name: str) -> list[str]:
 
 
 def _with_a_large_dictionary(data: bytes) -> bytes:
-    """4 GB in the header of the block, with its checksum put right: compressing with such a one would take them."""
+    """A block header with 4 GB and a corrected checksum: compressing with such a dictionary would need that much."""
     size = (data[12] + 1) * 4
     header = bytearray(data[12 : 12 + size - 4])
     header[header.index(b"\x21\x01") + 2] = 40
@@ -107,7 +107,7 @@ LYING_HEADERS: dict[str, tuple[bytes, int | None]] = {
 
 
 def parquet_bombs(directory: Path) -> list[str]:
-    """Kilobytes that a reader of parquet takes gigabytes for."""
+    """Kilobytes for which a parquet reader takes gigabytes."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -138,7 +138,7 @@ def parquet_bombs(directory: Path) -> list[str]:
 
 
 def overlapping_zip(path: Path, members: int = 200) -> None:
-    """Many members, all of them in the same bytes."""
+    """Many members, all in the same bytes."""
     content = b"some text " * 200_000
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.txt", content)
@@ -151,7 +151,7 @@ def overlapping_zip(path: Path, members: int = 200) -> None:
 
 
 def many_little_zip_bombs(path: Path) -> None:
-    """Each member is harmless, and all of them are not; one is compressed twice."""
+    """Each member is harmless, but all together are not; one is compressed twice."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for number in range(8):
             archive.writestr(f"{number}.txt", b" " * (30 << 20))

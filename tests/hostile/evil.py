@@ -1,4 +1,4 @@
-"""Logs, ledgers and names that try to act on whoever looks at them."""
+"""Logs, ledgers and names that attack their reader."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME = "<img src=x onerror=window.ran=6>\x1b[31m\x9b2J\u202e\n&amp;'\".log"
 
 
 def rows(count: int = 40) -> str:
-    """With an evaluation at every tenth."""
+    """Rows with an evaluation at every tenth one."""
     lines = []
     for n in range(count):
         if n % 10 == 0:
@@ -32,7 +32,7 @@ def rows(count: int = 40) -> str:
 
 
 def nanogpt_log() -> str:
-    """The config that nanoGPT prints may hold anything, and so may whatever stands between its lines."""
+    """The config that nanoGPT prints may contain anything, and so may the text between its lines."""
     quoted = json.dumps(EVIL, ensure_ascii=False)
     header = "".join(f"{knob} = {quoted}\n" for knob in ("out_dir", "dataset", "wandb_run_name", "device", "dtype"))
     return (
@@ -69,7 +69,7 @@ def ledger() -> str:
 
 
 def write_all(directory: Path) -> list[str]:
-    """One log of each kind; their names are as bad as what they hold."""
+    """Write one log of each kind; their names are as hostile as their contents."""
     contents = {NAME: nanogpt_log(), f"chat-{NAME}": nanochat_log(), "ledger.jsonl": ledger()}
     for name, content in contents.items():
         (directory / name).write_text(content, encoding="utf-8", errors="surrogateescape")

@@ -1,4 +1,4 @@
-"""Commands in a process that may take only so much memory and time: what would fill the machine fails instead."""
+"""Runs commands in a process with limited memory and time: what would fill the machine fails instead."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ADDRESS_SPACE = 8 << 30  # bytes: torch alone maps some of them
 _CPU_SECONDS = 120
 _TIMEOUT_S = 300
 _NEED_TORCH = {"train", "sample", "convert"}
-# Each request gets a child, in which the bounds hold; what it imports is imported once, before.
+# Each request gets a child with these limits; modules are imported once, before it is forked.
 _PROGRAM = """
 import contextlib, importlib, io, json, os, resource, signal, sys, time
 space, seconds, timeout = map(int, sys.argv[1:4])
@@ -47,7 +47,7 @@ for line in sys.stdin:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Of one command. `mb` is the most memory that the process has had up to then."""
+    """The answer of one command. `mb` is the process's peak memory so far."""
 
     code: int
     out: str
@@ -57,7 +57,7 @@ class Answer:
 
 
 def answers(commands: list[list[str]], directory: Path) -> list[Answer]:
-    """Each command's, one after the other in one process, which must survive all of them."""
+    """The answers of commands that run one after another in one process, which must survive all of them."""
     parent = _parent("torch") if any(command[0] in _NEED_TORCH for command in commands) else _parent()
     assert parent.stdin is not None
     assert parent.stdout is not None
@@ -75,7 +75,7 @@ def answers(commands: list[list[str]], directory: Path) -> list[Answer]:
 
 @cache
 def _parent(*imported: str) -> subprocess.Popen[str]:
-    """Ends with these tests, since nobody writes to it any more."""
+    """Ends with these tests, since nothing writes to it any more."""
     return subprocess.Popen(
         [sys.executable, "-c", _PROGRAM, *map(str, (_ADDRESS_SPACE, _CPU_SECONDS, _TIMEOUT_S)), *imported],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Printed logs that a reader may stumble over, of any length: each is of so many lines, about."""
+"""Printed logs of any length that may trip up a reader; each has about the given number of lines."""
 
 from __future__ import annotations
 

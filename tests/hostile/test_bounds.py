@@ -1,4 +1,4 @@
-"""Bombs, lies, pipes and devices: each refused in one line, in a process that may take little memory and time."""
+"""Bombs, lies, pipes and devices: each is refused in one line, in a process with little memory and time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ..train.conftest import write_corpus
 from .bombs import LYING_HEADERS, ROW, bombs, greedy, safetensors, zip_bomb
 from .limits import Answer, answers, is_one_line
 
-LITTLE_MB = 1500  # torch has 300 of them, a file of 64 MB and what is made of it the rest
-LONG_S = 60  # of the processor, on a machine that has other things to do; most take none
+LITTLE_MB = 1500  # torch takes 300, a file of 64 MB and its content the rest
+LONG_S = 60  # of CPU time, on a busy machine; most take almost none
 MODELS = ("sample {}", "convert {} written")
 TRAIN = "train --device=cpu --compile=False --max_iters=1 --dataset={}"
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 
 def refused(room: Path, *commands: str) -> list[Answer]:
-    """All of them, within bounds, and with nothing left on the disk."""
+    """Check that all are refused, within bounds, and with nothing left on disk."""
     before = _listed(room)
     given = answers([command.split() for command in commands], room)
     assert len(given) == len(commands)
@@ -42,7 +42,7 @@ def _listed(room: Path) -> list[str]:
 
 
 def test_logs_that_unpack_to_gigabytes(tmp_path: Path) -> None:
-    """The first row is one, so that they are read on."""
+    """The first row is valid, so that reading continues."""
     names = bombs(tmp_path, "train.log", ROW)
     for answer in refused(tmp_path, *(f"explain {name}" for name in names), f"compare {names[0]} {names[1]}"):
         assert "unpacks to more than 500 times its size, which no log does" in answer.err
@@ -61,7 +61,7 @@ def test_texts_that_unpack_to_gigabytes(tmp_path: Path) -> None:
 def test_headers_that_ask_for_gigabytes(tmp_path: Path) -> None:
     names = greedy(tmp_path, "train.log")
     refused(tmp_path, f"explain {names[0]}", *(f"prepare {name} --tokenizer=bytes --out=made" for name in names[:1]))
-    # An xz may say that it needs 4 GB, and then use a few bytes of them: it is read, or refused, and nothing else.
+    # An xz may claim to need 4 GB and then use a few bytes: it is read or refused, and nothing else happens.
     for answer in answers([["explain", names[1]]], tmp_path):
         assert answer.code in (0, 2)
         assert answer.mb < LITTLE_MB
@@ -92,7 +92,7 @@ def test_safetensors_that_lie(tmp_path: Path) -> None:
 
 
 def _state(directory: Path, changes: dict[str, object]) -> None:
-    """A state.json whose checksums are right: anybody can calculate them."""
+    """A state.json with correct checksums: anybody can compute them."""
     weights = (directory / "model.safetensors").read_bytes()
     shape = {"n_layer": 1, "n_head": 1, "n_embd": 4, "vocab_size": 4, "block_size": 4, "bias": False, "dropout": 0.0}
     state: dict[str, object] = {
@@ -170,7 +170,7 @@ JSON = {
 
 
 def test_json_without_end(tmp_path: Path) -> None:
-    """As every file of JSON that is read."""
+    """In place of every JSON file that is read."""
     commands = []
     for kind, content in JSON.items():
         for name, path in (
@@ -207,7 +207,7 @@ def test_shards_that_lie_about_their_length(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 def test_what_is_no_file(kind: str, tmp_path: Path) -> None:
-    """A pipe into which nobody writes, or a link to what has no end: nothing waits, and nothing is filled."""
+    """A pipe without a writer, or a link to something endless: nothing blocks, and nothing fills up."""
 
     def put(path: Path) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -241,7 +241,7 @@ def test_what_is_no_file(kind: str, tmp_path: Path) -> None:
     commands += ["prepare text/a.txt --tokenizer=bytes --out=made", "prepare text --tokenizer=bytes --out=made"]
     put(tmp_path / "logs" / "train.log")
     commands += ["explain logs"]
-    if kind != "pipe":  # a pipe that is named is waited for, as `cat` does: explain <(zcat train.log.gz)
+    if kind != "pipe":  # a named pipe is waited for, as `cat` does: explain <(zcat train.log.gz)
         commands += ["explain logs/train.log", "train logs/train.log", "sample gpt --prompt=FILE:logs/train.log"]
     refused(tmp_path, *commands)
 

@@ -1,4 +1,4 @@
-"""Corpora that would fill the memory: each refused in one line, within half a gigabyte."""
+"""Corpora that would fill memory: each is refused in one line, within half a gigabyte."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_parquet_of_kilobytes(tmp_path: Path) -> None:
 
 
 def test_parquet_that_lies(tmp_path: Path) -> None:
-    """Every byte of a small file, one after the other: refused, or read."""
+    """Every byte of a small file is changed in turn: it is refused or read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -82,7 +82,7 @@ def test_a_text_that_is_nothing_but_a_size(tmp_path: Path) -> None:
 
 
 def test_datasets_to_train_on(tmp_path: Path) -> None:
-    """The vocabulary and the manifest of a foreign dataset; torch alone takes some 300 MB."""
+    """The vocabulary and the manifest of an untrusted dataset; torch alone takes about 300 MB."""
     commands = []
     pickles = {
         "dicts": b"\x80\x04" + b"}" * 15_000_000 + b".",

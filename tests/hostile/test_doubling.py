@@ -1,4 +1,4 @@
-"""A log of twice the length takes about twice the time, whatever is in it; and of many runs, bounded room."""
+"""A log of twice the length takes about twice the time, whatever is in it; many runs take bounded memory."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ pytestmark = pytest.mark.slow
 
 LINES = 1000
 
-MOST_TIMES = 6.0  # for four times the lines: what is quadratic takes 16 times
-A_MOMENT_S = 0.5  # below it, what a machine does beside this is more than what is measured
+MOST_TIMES = 6.0  # for four times the lines: quadratic code takes 16 times
+A_MOMENT_S = 0.5  # below that, other work on the machine outweighs the measurement
 
 
 @pytest.mark.parametrize("group", range(2))
 def test_time_grows_with_length_only(group: int, tmp_path: Path) -> None:
-    """By the time of the processor. What is nothing but slow here would be seen in the longer one."""
+    """In CPU time. Code that is merely slow would show up in the longer log."""
     commands = []
     names = list(SHAPES)[group::2]
     for number, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""Every numeric field of every event, and of a printed row, with figures that no trainer writes: no view breaks."""
+"""Every numeric field of every event and of a printed row, with impossible figures: no view breaks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nanopace.errors import InputError
 from nanopace.ledger.events import EVENTS
 from nanopace.wording.catalog import LANGUAGES
 
-# As they stand in the file: what Python would write is not all that JSON allows.
+# As written in the file: JSON allows more than Python would write.
 FIGURES = (
     *("0", "-0.0", "1", "-1", "5e-324", "-5e-324", "1e-300", "1e15", "3e12", "1e29", "1e30", "1e100", "1e154"),
     *("1e200", "1e308", "-1e308", "1e400", "-1e400", '"nan"', '"inf"', '"-inf"', "NaN", "Infinity", "true", "null"),
@@ -51,7 +51,7 @@ def _event(kind: str, **values: object) -> str:
 
 
 def _ledger(changed: str) -> list[str]:
-    """A small run with one event of each kind, and where `changed` belongs among them."""
+    """A small run with one event of each kind, with `changed` in its place."""
     run = _event(
         "run", ledger="1.3", started="", nanopace="1", config=CONFIG, parameters=124_000_000, tokens_per_iteration=12288
     )
@@ -65,7 +65,7 @@ def _ledger(changed: str) -> list[str]:
 
 
 def _changed() -> Iterator[tuple[str, list[str]]]:
-    """Each field of each event with each figure; a new field or event is among them by itself."""
+    """Each field of each event with each figure; new fields and events are included automatically."""
     for kind, event in EVENTS.items():
         numeric = [each.name for each in fields(event) if str(each.type).removesuffix(" | None") in NUMERIC]
         usual = {each.name: USUAL[each.name] for each in fields(event) if each.name in USUAL}
@@ -85,7 +85,7 @@ def _knobs() -> Iterator[tuple[str, list[str]]]:
 
 
 def _printed() -> Iterator[tuple[str, list[str]]]:
-    """nanoGPT's rows: what a fork prints is not JSON, and may be as large."""
+    """nanoGPT's rows: a fork's output is not JSON, and can be as extreme."""
     figures = (
         "0.00",
         "9" * 18 + ".00",
@@ -107,7 +107,7 @@ def _printed() -> Iterator[tuple[str, list[str]]]:
 
 
 def _check(path: Path, lines: list[str], language: str, *, page: bool) -> None:
-    """Every view of it is whole, or one line says why there is none."""
+    """Every view is complete, or one line says why there is none."""
     path.write_text("\n".join(lines) + "\n")
     try:
         diagnoses = [diagnose(run) for run in open_runs(path)]
@@ -145,16 +145,18 @@ def test_a_knob_that_overflowed(tmp_path: Path, knob: str) -> None:
     _check(tmp_path / "run.jsonl", dict(_knobs())[f"{knob}=1e308"], "en", page=True)
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 def test_every_field_with_one_figure_that_no_trainer_writes(tmp_path: Path) -> None:
-    """Another for each field; the next test has them all."""
+    """A different one for each field; the next test tries them all."""
     for number, (_name, lines) in enumerate(_cases()[:: len(FIGURES) + 1]):
         _check(tmp_path / "run.jsonl", lines, LANGUAGES[number % len(LANGUAGES)], page=number % 4 == 0)
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 def test_every_figure_that_no_trainer_writes(tmp_path: Path) -> None:
-    """A sample of some thousand, the same every time."""
+    """A sample of a few thousand, the same every time."""
     cases = random.Random(28).sample(_cases(), 500)
     for number, (_name, lines) in enumerate(cases):
         _check(tmp_path / "run.jsonl", lines, LANGUAGES[number % len(LANGUAGES)], page=number % 7 == 0)

@@ -1,4 +1,4 @@
-"""What `make fuzz` found in the reading of logs and ledgers: small inputs, each of which broke something once."""
+"""What `make fuzz` found in the readers of logs and ledgers: small inputs that each broke something once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def explained(*events: dict[str, object]) -> Diagnosis:
 
 
 def test_a_rollback_may_take_back_all_that_came_after_a_restart() -> None:
-    """No row of the run is left then at which the restart could be told; and what was lost took its time."""
+    """Then no row is left at which the restart could be reported, but the lost steps still took time."""
     resumed = {"event": "resume", "iteration": 6, "checkpoint": "c"}
     rollback = {"event": "rollback", "iteration": 4, "failed_at": 8, "checkpoint": "c", "data_offset": 3}
     rows = [step(n) for n in range(1, 8)]

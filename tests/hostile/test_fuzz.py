@@ -1,4 +1,4 @@
-"""The short, fixed part of `make fuzz`: the same inputs every time, and no finding in them (docs/fuzzing.md)."""
+"""The short, fixed part of `make fuzz`: the same inputs every time, without a finding (docs/fuzzing.md)."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def test_a_broken_reader_is_a_finding_that_can_be_run_again(tmp_path: Path) -> N
 
 
 def test_what_does_not_end_and_what_fills_memory_are_findings(tmp_path: Path) -> None:
-    """Waiting takes no time of the processor; the fuzzer counts the clock three times as long."""
+    """Waiting takes no CPU time; for that, the fuzzer allows three times as long by the clock."""
     assert "hangs in" in _broken(tmp_path, "time.sleep(1000)").stdout
     assert "memory: " in _broken(tmp_path, "bytearray(b'x') * (550 << 20)").stdout
     assert "died of SIGKILL" in _broken(tmp_path, "os.kill(os.getpid(), 9)").stdout
 
 
 def _broken(room: Path, statement: str, argument: str = "--executions=1") -> subprocess.CompletedProcess[str]:
-    """The fuzzer with a reader of logs that does this. It starts its workers as itself, so it is a script."""
+    """The fuzzer with a log reader that does this. It starts itself as workers, so it is a script."""
     script = room / "fuzz.py"
     script.write_text(
         f"import os, sys, time\nsys.path.insert(0, {str(BENCH)!r})\n"

@@ -1,4 +1,4 @@
-"""Logs that somebody with bad intentions would pipe in or leave in a directory, and ledgers made to take for ever."""
+"""Logs that an attacker would pipe in or leave in a directory, and ledgers made to take forever."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RUN = '{"event":"run","ledger":"1.3","started":"","nanopace":"1","config":{}}\n'
 
 
 def piped(data: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """With the data on standard input, through a pipe."""
+    """The answer to data piped to standard input."""
     return subprocess.run(
         [sys.executable, "-m", "nanopace", *arguments],
         input=data,
@@ -93,7 +93,7 @@ def test_a_directory_of_any_depth_and_names_of_any_bytes(tmp_path: Path) -> None
     (tmp_path / "names").mkdir()
     for name in (b"a\xff\xfe.log", b"b\nc.log", b"\x1b[31mred.log"):
         Path(os.fsdecode(os.fsencode(tmp_path / "names") + b"/" + name)).write_bytes(ROWS)
-    deep_room = tempfile.mkdtemp()  # not where pytest removes what a killed run leaves: it cannot remove this
+    deep_room = tempfile.mkdtemp()  # not in pytest's directory: pytest could not remove it after a killed run
     handle = os.open(deep_room, os.O_RDONLY)
     for _ in range(1300):
         os.mkdir("x" * 20, dir_fd=handle)

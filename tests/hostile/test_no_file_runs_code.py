@@ -1,4 +1,4 @@
-"""Files that would run a command if they were run: every command that reads such a file, and no mark of it."""
+"""Files that would run a command if executed: every command that reads them, without the command's mark appearing."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def refused(room: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> 
 
 
 def test_the_bombs_are_live(room: Path) -> None:
-    """What is refused below would work on who loads it as a pickle."""
+    """What is refused below would work if it were loaded as a pickle."""
     pickle.loads(pickle.dumps(Bomb()))  # noqa: S301, it is ours
     assert (room / MARK).exists()
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda text: text[:40])
 def test_a_config_is_never_run(program: str, room: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A line that gives a value to no knob may be passed over, but nothing of it happens."""
+    """A line that sets no knob may be skipped, but it is never executed."""
     Path("config.py").write_text(f"batch_size = 8\n{program}\n")
     Path("train.log").write_text("".join(f"iter {n}: loss 4.0000, time 100.00ms, mfu 10.00%\n" for n in range(9)))
     before = sorted(room.rglob("*"))
@@ -95,7 +95,7 @@ def test_a_config_is_never_run(program: str, room: Path, capsys: pytest.CaptureF
     ids=lambda text: text[:40],
 )
 def test_nor_for_a_knob(program: str, room: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever gives it to a knob of the training, in whatever way, is refused."""
+    """Anything that assigns it to a knob, in whatever way, is refused."""
     Path("config.py").write_text("batch_size = 8\n" + re.sub(r"\bx\b", "n_layer", program) + "\n")
     Path("train.log").write_text("iter 0: loss 4.0000, time 100.00ms, mfu 10.00%\n")
     assert "config.py" in refused(room, capsys, "train", "config.py")
@@ -105,7 +105,7 @@ def test_nor_for_a_knob(program: str, room: Path, capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda text: text[:40])
 def test_nor_is_one_that_a_log_shows(program: str, room: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """nanoGPT prints its config. A log is explained, whatever stands in it."""
+    """nanoGPT prints its config. A log is explained, whatever that contains."""
     rows = "".join(f"iter {n}: loss 4.0000, time 100.00ms, mfu 10.00%\n" for n in range(9))
     value = program.partition(" = ")[2].partition("\n")[0] or "exec('')"
     override = f"Overriding: batch_size = {value}"

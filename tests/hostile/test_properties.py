@@ -1,4 +1,4 @@
-"""Every parser of a file, with that file changed anywhere into anything: our own error, or none, and nothing else."""
+"""Every file parser, with its file changed anywhere into anything: our own error or none, and nothing else."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_tokenizer(data: st.DataObject, kind: str, folder: Path) -> None:
 @many
 @given(data=st.data())
 def test_the_state_of_a_checkpoint(data: st.DataObject, checkpoint: Path) -> None:
-    """With a checksum that is right: it is no secret."""
+    """With a correct checksum, which anybody can compute."""
     path = checkpoint / "state.json"
     state = json.loads(path.read_text())
     del state["checksum"]
@@ -232,7 +232,7 @@ def test_a_config(lines: list[str], to_train: bool) -> None:
 
 
 def test_what_is_changed_was_right_before(corpus: Path, checkpoint: Path, huggingface: Path) -> None:
-    """Or else all of the above would be refused at once."""
+    """Otherwise all of the above would be refused right away."""
     assert open_corpus(corpus).name == "tiny"
     assert asdict(verified(checkpoint).shape) == asdict(tiny_weights().shape)
     assert open_pretrained(huggingface).step == 7

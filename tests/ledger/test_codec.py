@@ -1,4 +1,4 @@
-"""Events become lines and come back the same; what is wrong is named, what is newer is skipped."""
+"""Events become lines and come back unchanged; errors are named, newer fields are skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events are a frozen surface: trainers of yesterday wrote them, and their ledgers are to be read tomorrow."""
+"""The events are frozen: ledgers written by old trainers must stay readable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from nanopace.ledger.events import EVENTS, MAJOR, VERSION, StepEvent
 
-# Taking a name away or giving it another meaning needs a new major version; adding one needs a new minor version.
+# Removing a name or changing its meaning needs a new major version; adding one needs a new minor version.
 FROZEN = {
     "run": (
         "at_ms started nanopace config ledger monotonic_s python torch code_hash gpu gpu_memory_gb gpu_sms gpu_count"

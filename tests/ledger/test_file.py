@@ -1,4 +1,4 @@
-"""The ledger on a real disk: killed writers, torn lines, padding, garbage, and how fast it is."""
+"""The ledger on a real disk: killed writers, torn lines, padding, garbage, and its speed."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_reopening_goes_on_after_what_is_there(tmp_path: Path) -> None:
 @settings(max_examples=300, deadline=None)
 def test_a_cut_anywhere_leaves_the_events_before_it(cut: int) -> None:
     text = WHOLE[:cut]
-    # A line without its newline is whole all the same once its closing brace is there.
+    # A line without its newline is still complete if it has its closing brace.
     whole = sum(text.startswith(WHOLE[:end]) for end in _ends())
     ledger = read_ledger(io.BytesIO(text))
     assert ledger.events == EVENTS[:whole]
@@ -143,7 +143,7 @@ def test_a_killed_writer_leaves_every_line_whole(tmp_path: Path) -> None:
 
 
 class Disk:
-    """A disk with room for so many bytes more."""
+    """A disk with room for a given number of bytes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
         self.room = room
@@ -188,7 +188,7 @@ def test_a_full_disk_is_said_once_and_nothing_is_lost(tmp_path: Path, monkeypatc
         assert len(said) == 3
         disk.room = 1_000_000
     assert read(path) == (*EVENTS, EVENTS[1])
-    assert path.read_bytes().startswith(WHOLE[:10] + b"\n")  # the torn piece stays on a line of its own
+    assert path.read_bytes().startswith(WHOLE[:10] + b"\n")  # the torn piece stays on its own line
 
 
 def test_what_waits_is_bounded_and_what_is_dropped_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +236,7 @@ def test_a_ledger_that_vanishes_begins_anew_with_its_introduction(tmp_path: Path
         ledger.append(EVENTS[0])
         ledger.append(EVENTS[1])
         shutil.rmtree(path.parent)
-        ledger.append(EVENTS[3])  # a step's line is not worth a look at the directory
+        ledger.append(EVENTS[3])  # for a step's line, the directory is not checked
         assert not path.exists()
         ledger.append(EVENTS[4])
         ledger.append(EVENTS[5])
@@ -245,7 +245,7 @@ def test_a_ledger_that_vanishes_begins_anew_with_its_introduction(tmp_path: Path
 
 
 def test_a_ledger_that_somebody_replaced_is_gone_on_with(tmp_path: Path) -> None:
-    """As an editor does, which writes another file and renames it."""
+    """As by an editor that writes another file and renames it."""
     path = tmp_path / "run.jsonl"
     with LedgerWriter(path) as ledger:
         ledger.append(EVENTS[0])
@@ -260,7 +260,7 @@ def test_threads_lose_nothing_on_a_disk_that_comes_and_goes(tmp_path: Path, monk
 
     def write(file: int, data: bytes) -> int:
         call = next(calls)
-        time.sleep(0)  # another thread may come in between
+        time.sleep(0)  # lets another thread run
         if call % 7 == 3:
             raise OSError(28, "No space left on device")
         return real(file, data[:9] if call % 5 == 1 else data)
@@ -292,10 +292,10 @@ def test_garbage_padding_and_other_versions_are_counted_and_passed_over() -> Non
         "\0" * 4096,
         "",
         '{"event":"step","iteration":1,"ms":"soon"}',
-        step[:20] + end + "\n",  # torn by a writer that did not end its line
+        step[:20] + end + "\n",  # torn by a writer that did not finish its line
         step + end,  # a lost newline
         end + "Traceback (most recent call last):",
-        step.removeprefix('{"event":') + end,  # whose beginning is lost: nobody knows that it was an event
+        step.removeprefix('{"event":') + end,  # its start is lost: nothing shows that it was an event
     ]
     ledger = read_ledger(lines)
     assert ledger.events == (EVENTS[1], EVENTS[5], EVENTS[1], EVENTS[5], EVENTS[5], EVENTS[5])
@@ -312,7 +312,7 @@ def test_no_bytes_make_the_reader_raise_or_lose_a_whole_line(lines: list[bytes])
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
-    """In a directory from elsewhere it may lead to ~/.bashrc, and what is appended may be a shell's command."""
+    """In an untrusted directory, it may point to ~/.bashrc, and an appended line may be a shell command."""
     victim = tmp_path / ".bashrc"
     victim.write_text("export A=1\n")
     (tmp_path / "ledger.jsonl").symlink_to(victim)
@@ -336,8 +336,8 @@ def test_without_a_path_nothing_is_written() -> None:
 @pytest.mark.usefixtures("untraced")
 def test_an_event_costs_less_than_20_microseconds(tmp_path: Path) -> None:
     with LedgerWriter(tmp_path / "run.jsonl") as ledger:
-        # Of our own thread, and the best of many short stretches: the machine may be busy with something else, and such
-        # spells, in which a core is half as fast, last for seconds.
+        # CPU time of our own thread, and the best of many short stretches: the machine may be busy otherwise, and a
+        # core can be half as fast for seconds.
         best, end = min(_time_of_200(ledger) for _ in range(100)), time.monotonic() + 20
         while best / 200 >= 20e-6 and time.monotonic() < end:
             time.sleep(0.1)

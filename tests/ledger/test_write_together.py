@@ -1,4 +1,4 @@
-"""Lines that are gathered and written at once, on a disk that takes what it likes."""
+"""Lines that are collected and written together, on a disk that accepts arbitrary parts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from nanopace.ledger import LedgerWriter, StepEvent, read_ledger
 from nanopace.ledger.codec import to_json
 
 
-@example([2, 3], [-1, 30])  # a batch that fails at once, after a line that was torn by the one before
+@example([2, 3], [-1, 30])  # a batch that fails right away, after a line torn by the previous one
 @example([1], [1, 51, 0])  # all of a line but its end
-@example([1, 1], [-1, 51, 0])  # the same of one that waited
+@example([1, 1], [-1, 51, 0])  # the same for a line that waited
 @given(st.lists(st.integers(0, 4), max_size=6), st.lists(st.integers(-1, 200), max_size=12))
 def test_every_line_arrives_once_and_in_order(batches: list[int], takes: list[int]) -> None:
-    """`takes`: how many bytes each write() takes; -1 is none at all, since the disk is full. Then it has room again."""
+    """`takes`: how many bytes each write() accepts; -1 means a full disk. After that it has room again."""
     real_write, moods = os.write, list(takes)
 
     def write(file: int, data: bytes) -> int:
@@ -32,7 +32,7 @@ def test_every_line_arrives_once_and_in_order(batches: list[int], takes: list[in
     troubles: list[str] = []
     with TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.jsonl"
-        path.write_bytes(b'{"event":"st')  # somebody died in the middle of a line
+        path.write_bytes(b'{"event":"st')  # a writer died in the middle of a line
         with (
             LedgerWriter(path, on_trouble=troubles.append) as ledger,
             mock.patch("nanopace.ledger.file.os.write", write),

@@ -1,4 +1,4 @@
-"""A training as nanoGPT prints it, with whatever should happen to it."""
+"""A training run as nanoGPT prints it, with whatever should happen to it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ number of parameters: 123.59M
 
 
 def noise(iteration: int) -> float:
-    """Small and without a trend, the same every time."""
+    """Small noise without a trend, the same every time."""
     return ((iteration * 7919) % 101 - 50) / 50
 
 
@@ -41,7 +41,7 @@ def rows(
     took: Mapping[int, float] | None = None,
     losses: Mapping[int, str] | None = None,
 ) -> Iterator[str]:
-    """Iterations `first` to `last` - 1, evaluations inside the time of their rows."""
+    """Iterations `first` to `last` - 1, with evaluations included in the time of their rows."""
     for i in range(first, last):
         loss = 3 + 5 / (1 + i / 40) + 0.02 * noise(i)
         time = (took or {}).get(i, ms * (1 + 0.004 * noise(i + 13)))
@@ -55,7 +55,7 @@ def rows(
 
 
 class Heard:
-    """A watcher, and what it said."""
+    """A watcher, and what it printed."""
 
     def __init__(self, *, header: str = HEADER, live: bool = True, gpu: str | None = None, **more: float) -> None:
         self.said: list[Comment] = []
@@ -66,7 +66,7 @@ class Heard:
         self.lines(header.splitlines(), live=live)
 
     def lines(self, lines: Iterator[str] | list[str], *, each_s: float = 0.1, live: bool = True) -> None:
-        """Each line by itself, a moment after the one before."""
+        """Each line by itself, a moment after the previous one."""
         for line in lines:
             self.now += each_s
             self.watcher.feed(Piece(f"{line}\n".encode(), self.now, live))

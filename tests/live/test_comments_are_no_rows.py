@@ -1,4 +1,4 @@
-"""Comments stand among the lines of a log. Whatever format that is, none of them is a line of it."""
+"""Comments appear among the lines of a log. Whatever its format, none of them is read as a line of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .made_up import HEADER, Heard, rows
 
 @pytest.fixture(scope="module")
 def comments() -> list[str]:
-    """Of every kind."""
+    """Comments of every kind."""
     heard = Heard(gpu="4090", silent_s=5.0)
     heard.lines(rows(0, 80, took={30: 30_000.0, 40: 300.0}, losses={50: "nan", 60: "19.0"}))
     heard.lines(rows(80, 140, ms=130.0))

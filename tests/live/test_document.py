@@ -1,4 +1,4 @@
-"""A file that is read anew: when, how often, and what becomes of one that cannot be read."""
+"""A file that is reread: when, how often, and what happens if it cannot be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every known format in a pipe: its lines pass, and what is said of them is what `explain` says of the same lines."""
+"""Every known format in a pipe: its lines pass, and the comments match what `explain` says about the same lines."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def facts_of(runs: list[Run]) -> list[tuple[object, ...]]:
 
 
 class Chunks:
-    """A pipe in which a log comes in pieces of one size."""
+    """A pipe that delivers a log in pieces of one size."""
 
     may_wait = True
     skipped = 0
@@ -95,7 +95,7 @@ def test_every_byte_passes_and_every_row_is_read(name: str, size: int, tmp_path:
 
 @pytest.mark.parametrize("name", LINES)
 def test_at_every_line_it_stands_where_explain_stands(name: str) -> None:
-    """Also with rows that a reader holds back. Looking changes nothing of what comes."""
+    """Also with rows that a reader holds back. Looking does not change what follows."""
     heard, told = Heard(header=""), list[int]()
     see = heard.watcher.saw_row
     heard.watcher.saw_row = lambda seen: (told.append(seen.row.iteration), see(seen))[1]  # type: ignore[method-assign]
@@ -137,7 +137,7 @@ def test_a_document_is_read_anew_and_its_new_rows_are_told(name: str, tmp_path: 
         read += document.look(1000.0 * number)
         assert not document.look(1000.0 * number + 900.0), "nothing has changed"
         path.write_bytes(part[: len(part) // 2 + 1])
-        document.look(1000.0 * number + 950.0)  # half of it is no reason to end, nor to tell of it anew
+        document.look(1000.0 * number + 950.0)  # a half-written file is no reason to end, nor to report it again
     path.write_bytes(data)
     document.look(1e6)
     assert read >= 3
@@ -148,7 +148,7 @@ def test_a_document_is_read_anew_and_its_new_rows_are_told(name: str, tmp_path: 
 
 
 def growing(name: str, data: bytes) -> Iterator[bytes]:
-    """Longer and longer, as the trainer leaves it."""
+    """The file as it grows, as the trainer writes it."""
     for part in range(5, 9):
         if name == "hf_trainer_state":
             state = json.loads(data)

@@ -1,4 +1,4 @@
-"""A growing file, whatever is done to it meanwhile."""
+"""Following a growing file, whatever happens to it meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE_S = 10.0
 
 
 class Followed:
-    """What a thread has read of a file so far."""
+    """What a thread has read from a file so far."""
 
     def __init__(self, path: Path) -> None:
         self.stop = threading.Event()
@@ -84,7 +84,7 @@ def test_a_file_that_is_not_there_yet(tmp_path: Path, following: Callable[[Path]
 
 
 def test_rotation(tmp_path: Path, following: Callable[[Path], Followed]) -> None:
-    """The old file is read to its end first, also if something is written into it after it was renamed."""
+    """The old file is read to its end first, even if something is written to it after the rename."""
     log = tmp_path / "train.log"
     log.write_bytes(b"")
     followed = following(log)
@@ -112,7 +112,7 @@ def test_truncation(tmp_path: Path, following: Callable[[Path], Followed]) -> No
 
 
 def test_truncation_that_no_look_has_seen(tmp_path: Path, following: Callable[[Path], Followed]) -> None:
-    """It has the same beginning, and is longer than before by the time that it is looked at."""
+    """It has the same beginning, and is already longer than before at the next look."""
     log = tmp_path / "train.log"
     log.write_bytes(b"header\niter 0: time 10ms\n")
     followed = following(log)

@@ -1,4 +1,4 @@
-"""Who is told of an alert, and that nobody waits for them."""
+"""Who is notified of an alert, and that nothing waits for them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_program_that_is_not_there_is_refused(command: str) -> None:
 
 
 class Server(ThreadingHTTPServer):
-    """Answers with these codes, one after the other, and then with 200."""
+    """Answers with these codes one after another, and then with 200."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)

@@ -1,4 +1,4 @@
-"""Rows that go back: a process that was restarted, or several that print at the same time?"""
+"""Rows that go back: a restarted process, or several that print at the same time?"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def kept(iterations: list[int]) -> tuple[list[int], int]:
     "iterations",
     [
         [*range(121), *range(50, 130)],
-        [*range(121), *range(119, 130)],  # it passes where it was within the rows that decide
+        [*range(121), *range(119, 130)],  # it overtakes its old position within the deciding rows
         [*range(0, 1210, 10), *range(1000, 1300, 10)],
         [*range(121), *range(130)],
         [*range(1, 11), 200, 400, 600, 1, 500, 1000],
@@ -51,7 +51,7 @@ def test_of_several_processes_each_iteration_counts_once(iterations: list[int]) 
 
 
 def test_the_process_that_is_left_is_read_on() -> None:
-    """Two print; the one that is ahead ends; the other one counts again when it is surely alone."""
+    """Two print; the one ahead ends; the other one counts again once it is certainly alone."""
     found, _ = kept([*(each for at in range(100, 160) for each in (at, at - 60)), *range(100, 400)])
     assert found[-1] == 399
     assert len(found) > 250

@@ -67,7 +67,7 @@ def test_a_line_without_end_is_not_kept_for_ever() -> None:
 
 
 def test_nobody_reads_and_everything_passes() -> None:
-    """The reader of the copies is stuck: the pipe is drained all the same."""
+    """The reader of the copies is stuck: the pipe is drained anyway."""
     reading, writing = os.pipe()
     null = os.open(os.devnull, os.O_WRONLY)
     copies = Copies(most=1000)

@@ -1,4 +1,4 @@
-"""A log of any kind, watched by its pattern."""
+"""A log of any kind, watched with its pattern."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EVALUATION = r"^eval (?P<iteration>\d+) (?P<val>\S+)"
 
 @pytest.mark.parametrize("behind", [False, True])
 def test_its_rows_are_explained_as_they_come(behind: bool) -> None:
-    """An evaluation is a part of the row of its iteration, or, where it stands behind that, of the next one."""
+    """An evaluation belongs to the row of its iteration, or, if it comes after that, to the next one."""
     heard = Heard(header="", patterns=(ROW, EVALUATION))  # type: ignore[arg-type]
     lines = []
     for i in range(120):

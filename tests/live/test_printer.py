@@ -1,4 +1,4 @@
-"""Lines, comments and footer on one output: what the trainer printed is there as it was, with nothing inside it."""
+"""Lines, comments and footer on one output: the trainer's output is unchanged, with nothing inserted inside a line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMMENT = f"{PREFIX}ours\n".encode()
 
 @pytest.fixture
 def piped() -> Iterator[tuple[Printer, Callable[[], bytes]]]:
-    """A printer into a pipe, and what has come out of it."""
+    """A printer that writes to a pipe, and its output."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
 
@@ -43,7 +43,7 @@ def piped() -> Iterator[tuple[Printer, Callable[[], bytes]]]:
 
 @given(st.lists(LINE_PARTS | st.none(), max_size=40))
 def test_bytes_pass_as_they_are_and_comments_stand_on_lines_of_their_own(parts: list[bytes | None]) -> None:
-    """None is a comment. It is printed as soon as the line before it has ended, and not in the middle of one."""
+    """None stands for a comment. It is printed as soon as the line before it has ended, not in the middle of one."""
     reading, writing = os.pipe()
     printer = Printer(writing, terminal=False, color=False, encoding="utf-8")
     passed = b"".join(part for part in parts if part is not None)
@@ -117,7 +117,7 @@ def test_a_comment_cannot_move_the_cursor(piped: tuple[Printer, Callable[[], byt
 
 
 class Terminal:
-    """A printer on a terminal of 60 columns, and what that shows."""
+    """A printer on a terminal of 60 columns, and what it shows."""
 
     def __init__(self) -> None:
         self._ours, theirs = pty.openpty()
@@ -172,7 +172,7 @@ def test_where_the_cursor_is_unknown_nothing_is_drawn(tail: bytes) -> None:
 
 
 def test_a_long_comment_is_wrapped_at_words_on_a_terminal() -> None:
-    """A terminal would break it in the middle of one. Every line of it is a comment."""
+    """A terminal would break it inside a word. Every line of it is a comment."""
     ours, theirs = pty.openpty()
     tty.setraw(theirs)
     termios.tcsetwinsize(theirs, (24, 60))

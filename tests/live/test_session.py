@@ -1,4 +1,4 @@
-"""The parts together: what ends a watching, and what does not."""
+"""All parts together: what ends watching, and what does not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FINISHED = "".join(f"{line}\n" for line in [*HEADER.splitlines(), *rows(0, 201)]
 
 
 class Resting:
-    """A log that has come so far, and is followed until somebody has seen enough, or its writer is gone."""
+    """An unfinished log, followed until the user stops or its writer is gone."""
 
     may_wait = True
     skipped = 0

@@ -1,4 +1,4 @@
-"""A run can be looked at while it is read, as often as one likes, and nothing changes by that."""
+"""Snapshots of a run can be taken at any time while it is read, and change nothing."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_each_look_is_what_the_log_says_so_far_and_stays_that() -> None:
 
 
 class Deaf:
-    """Is told of everything, and does nothing about it."""
+    """Receives everything and does nothing."""
 
     def __getattr__(self, _: str) -> Callable[..., None]:
         return lambda *_: None

@@ -1,4 +1,4 @@
-"""What is said under the lines of a training, and when."""
+"""Which comments appear below the lines of a training run, and when."""
 
 from __future__ import annotations
 
@@ -72,6 +72,7 @@ def test_a_slower_pace_is_an_alert_and_its_end_is_told(ratio: float, said: str) 
     assert [each.event for each in back] == [None]
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_pace_that_goes_to_and_fro_is_said_once() -> None:
     heard = Heard(header=HEADER.replace("max_iters = 200", "max_iters = 2000"))
     for at in range(0, 800, 80):
@@ -326,7 +327,7 @@ def test_a_ledger_says_more() -> None:
 
 
 def test_rows_that_are_held_back_until_an_evaluation_show_how_far_it_is() -> None:
-    """modded-nanogpt's rows are timed when the next evaluation has shown how far the program was ahead of its GPU."""
+    """modded-nanogpt's rows get their times when the next evaluation shows how far the program was ahead of its GPU."""
     heard = Heard(header="step:0/1000 val_loss:10.8258 train_time:0ms step_avg:nanms")
     ahead = [
         f"step:{at}/1000 train_loss:5.{900 - at} train_time:{100 * at - 90}ms step_avg:95.00ms" for at in range(1, 61)

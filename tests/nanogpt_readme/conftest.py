@@ -1,7 +1,7 @@
 """A nanoGPT checkout as its users have it: config/, data/ as its prepare.py files leave it, and small GPT-2s.
 
-The files here are ours, with nanoGPT's values and the constructs that its own have. Downloads are replaced by what they
-would bring: a text of our own, and GPT-2s of a few thousand weights beside its table of 50257 tokens.
+The files here are ours, with nanoGPT's values and the constructs of its own. Instead of downloads there are a text of
+our own, and GPT-2s with a few thousand weights in addition to the table of 50257 tokens.
 """
 
 from __future__ import annotations
@@ -106,20 +106,20 @@ init_from = '{name}'
         for name in ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")
     },
 }
-WIDTHS = {"gpt2": 8, "gpt2-medium": 16, "gpt2-large": 24, "gpt2-xl": 32}  # so that each is told from the others
+WIDTHS = {"gpt2": 8, "gpt2-medium": 16, "gpt2-large": 24, "gpt2-xl": 32}  # so that they can be told apart
 
 Command = Callable[..., "Said"]
 
 
 @dataclass(frozen=True)
 class Said:
-    """What a command printed, line by line of it."""
+    """What a command printed, line by line."""
 
     out: str
     err: str
 
     def losses(self) -> list[tuple[int, float, float]]:
-        """nanoGPT's own lines of its evaluations, as people's scripts read them."""
+        """nanoGPT's evaluation lines, as people's scripts read them."""
         found = re.findall(r"^step (\d+): train loss ([\d.]+), val loss ([\d.]+)", self.out, re.MULTILINE)
         return [(int(step), float(train), float(val)) for step, train, val in found]
 
@@ -135,7 +135,7 @@ def knobs(out_dir: Path) -> Mapping[str, Value]:
 
 @pytest.fixture(autouse=True)
 def plain_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """English, no cache of Hugging Face's, and one thread: the tests run side by side."""
+    """English, no Hugging Face cache, and one thread: the tests run in parallel."""
     for name in ("LC_ALL", "LC_MESSAGES", "LANG", "HF_HUB_CACHE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "huggingface"))
@@ -158,7 +158,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str]) -> Command:
-    """`nanopace train ...` and `nanopace sample ...`, as they stand in nanoGPT's README with train.py and sample.py."""
+    """`nanopace train ...` and `nanopace sample ...` for train.py and sample.py in nanoGPT's README."""
 
     def run(*words: str, status: int = 0) -> Said:
         capsys.readouterr()
@@ -172,7 +172,7 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
 
 @pytest.fixture
 def downloaded(checkout: Path) -> Callable[..., None]:
-    """A GPT-2 of that name, small, in the directory where its download puts it."""
+    """A small GPT-2 of that name, in the directory where a download puts it."""
 
     def write(*names: str, block_size: int = 1024) -> None:
         for name in names:
@@ -188,7 +188,7 @@ def downloaded(checkout: Path) -> Callable[..., None]:
 
 
 def _play(characters: int) -> str:
-    """Something with speakers, lines and a rhythm that a small model can learn."""
+    """A play with speakers, lines and a rhythm that a small model can learn."""
     rng = np.random.default_rng(7)
     speakers = ["DUKE:\n", "ANNA:\n", "FIRST LORD:\n"]
     words = ["the", "king", "of", "night", "and", "day", "shall", "not", "be", "far", "from", "thee", "my", "lord"]
@@ -202,7 +202,7 @@ def _play(characters: int) -> str:
 
 
 def _write_characters(directory: Path, text: str) -> None:
-    """train.bin, val.bin and meta.pkl: a number for each character, a tenth of the text to validate."""
+    """Write train.bin, val.bin and meta.pkl: a number for each character, a tenth of the text for validation."""
     characters = sorted(set(text))
     numbers = {character: number for number, character in enumerate(characters)}
     _write_tokens(directory, [numbers[character] for character in text])

@@ -13,7 +13,7 @@ FEW = ("--device=cpu", "--eval_iters=1", "--batch_size=1")
 
 
 def test_the_four_evaluations(checkout: Path, command: Command, downloaded: Callable[..., None]) -> None:
-    """Each prints losses of both splits, and ends well; all in one directory, where nothing is written."""
+    """Each prints the losses of both splits and succeeds; all run in one directory, where nothing is written."""
     names = list(WIDTHS)
     downloaded(*names)
     losses = set()

@@ -9,12 +9,12 @@ from nanopace.train.checkpoint.layout import checkpoint_directories, verified
 
 from .conftest import WIDTHS, Command, knobs
 
-# A tenth of the steps, of a quarter of the length.
+# A tenth of the steps, with a quarter of the length.
 SHORT = ("--device=cpu", "--max_iters=2", "--eval_interval=1", "--eval_iters=2", "--block_size=64", "--no-report")
 
 
 def test_an_example(checkout: Path, command: Command, downloaded: Callable[..., None]) -> None:
-    """As train normally, with a small, constant rate; the best checkpoint is in out-shakespeare, and writes."""
+    """Like normal training, with a small, constant rate; the best checkpoint in out-shakespeare can be sampled."""
     downloaded("gpt2-xl")
     said = command("train", "config/finetune_shakespeare.py", *SHORT)
     assert "wandb_run_name" in said.out + said.err  # of time.time(), which is not called
@@ -35,7 +35,7 @@ def test_an_example(checkout: Path, command: Command, downloaded: Callable[..., 
 def test_a_smaller_model_and_a_shorter_context(
     checkout: Path, command: Command, downloaded: Callable[..., None]
 ) -> None:
-    """What the README advises where memory runs out."""
+    """What the README advises if memory runs out."""
     downloaded("gpt2")
     command("train", "config/finetune_shakespeare.py", *SHORT, "--init_from=gpt2", "--block_size=32", "--max_iters=0")
     saved = verified(checkpoint_directories(checkout / "out-shakespeare")[0])

@@ -11,7 +11,7 @@ from nanopace.train.checkpoint.layout import checkpoint_directories, verified
 
 from .conftest import Command, knobs
 
-# The command that the README gives to whoever has no card, word for word.
+# The README's command for people without a card, word for word.
 ON_A_CPU = shlex.split(
     "config/train_shakespeare_char.py --device=cpu --compile=False --eval_iters=20 --log_interval=1 --block_size=64 "
     "--batch_size=12 --n_layer=4 --n_head=4 --n_embd=128 --max_iters=2000 --lr_decay_iters=2000 --dropout=0.0"
@@ -21,7 +21,7 @@ SMALLER = ("--n_layer=1", "--n_head=1", "--n_embd=16", "--block_size=16")
 
 
 def test_i_have_a_gpu(checkout: Path, command: Command) -> None:
-    """A context of 256 characters, 384 channels, 6 layers with 6 heads, into out-shakespeare-char. A step of it."""
+    """A context of 256 characters, 384 channels, 6 layers with 6 heads, in out-shakespeare-char; one step of it."""
     little = ("--device=cpu", "--batch_size=1", "--max_iters=0", "--eval_iters=1", "--no-report")
     command("train", "config/train_shakespeare_char.py", *little)
     shape = verified(checkpoint_directories(checkout / "out-shakespeare-char")[0]).shape
@@ -54,6 +54,6 @@ def test_sampling_from_the_best_model(checkout: Path, command: Command) -> None:
 
 
 def test_a_mac_without_its_gpu(checkout: Path, command: Command) -> None:
-    """--device=mps where there is none: one line, and nothing is written."""
+    """--device=mps on a machine without one: a one-line error, and nothing is written."""
     command("train", "config/train_shakespeare_char.py", "--device=mps", status=2)
     assert not (checkout / "out-shakespeare-char").exists()

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..train.fork_server import Popen
 from .conftest import Command, knobs
 
-# As little of GPT-2 as shows that every knob of the command is heard.
+# Just enough of GPT-2 to show that every knob of the command takes effect.
 SMALL = (
     *("--device=cpu", "--backend=gloo", "--wandb_log=False", "--n_layer=1", "--n_head=2", "--n_embd=16"),
     *("--block_size=16", "--batch_size=2", "--max_iters=1", "--eval_iters=1", "--log_interval=1", "--no-report"),
@@ -45,7 +45,7 @@ def test_one_node(checkout: Path) -> None:
 
 
 def test_two_nodes(checkout: Path) -> None:
-    """Two torchruns that meet at an address, each a node of one process."""
+    """Two torchruns that meet at an address, each with one process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -65,7 +65,7 @@ def test_two_nodes(checkout: Path) -> None:
 
 
 def test_one_process_and_a_sample_of_it(checkout: Path, command: Command) -> None:
-    """`train.py` with flags alone is GPT-2's defaults; `sample.py` alone samples from out/."""
+    """`train.py` with only flags uses GPT-2's defaults; `sample.py` alone samples from out/."""
     said = command("train", *SMALL, "--gradient_accumulation_steps=1", "--dtype=float32")
     config = knobs(checkout / "out")
     assert config["dataset"] == "openwebtext"

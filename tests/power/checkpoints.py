@@ -1,4 +1,4 @@
-"""Checkpoints, whatever writes them, and what is exported from them."""
+"""Checkpoints, whatever writes them, and their exports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHAPE = ModelShape(n_layer=1, n_head=1, n_embd=4, vocab_size=257, block_size=4, 
 
 
 def check_checkpoints(out: Path, step: int) -> None:
-    """Each that has its name is whole, and the newest that was said to be saved, or one after it, is there."""
+    """Every checkpoint with its final name is intact, and the newest one reported as saved, or a later one, exists."""
     sweep(out)
     found = [verified(each) for each in checkpoint_directories(out)]
     assert step <= (found[0].step if found else 0)
@@ -35,7 +35,7 @@ def check_checkpoints(out: Path, step: int) -> None:
 
 @contextmanager
 def replacing_a_checkpoint(folder: Path) -> Iterator[Scenario]:
-    """Of the same step, in a directory that is new: once the first is there, one of the two can be loaded."""
+    """Replace one of the same step in a new directory: once the first exists, one of the two can be loaded."""
     folder.mkdir()
     with recording(folder) as recorder:
         for seed in (1, 2):
@@ -48,8 +48,8 @@ def replacing_a_checkpoint(folder: Path) -> Iterator[Scenario]:
 
 @contextmanager
 def saving_in_parts(folder: Path) -> Iterator[Scenario]:
-    """By torch.distributed.checkpoint, as of a model that lies on several ranks; one so small that all of a file fits
-    into Python's buffer."""
+    """Save with torch.distributed.checkpoint, like a model sharded over several ranks; one so small that all of a file
+    fits in Python's buffer."""
     shape = ModelShape(n_layer=1, n_head=1, n_embd=2, vocab_size=8, block_size=4, bias=False)
     folder.mkdir()
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -73,7 +73,7 @@ def saving_in_parts(folder: Path) -> Iterator[Scenario]:
 
 @contextmanager
 def losing_the_directory(folder: Path) -> Iterator[Scenario]:
-    """Somebody removes it while a run is at work: what is saved after that is saved, there or in --rescue_dir."""
+    """The directory is removed during a run: what is saved after that is safe, there or in --rescue_dir."""
     folder.mkdir()
     homes = folder / "runs" / "out", folder / "else" / "where"
     with recording(folder) as recorder, Claim(homes[0]) as claim:
@@ -93,8 +93,8 @@ def losing_the_directory(folder: Path) -> Iterator[Scenario]:
 
 @contextmanager
 def exporting(folder: Path) -> Iterator[Scenario]:
-    """A file and a directory, each twice. Both are whole; a file is there from the first time on, and a directory is,
-    but while another takes its place."""
+    """Export a file and a directory, each twice. Both are intact; the file exists from the first time on, and so does
+    the directory, except while it is being replaced."""
     (folder / "files").mkdir(parents=True)
     data = {"old": b"old" * 1000, "new": b"new" * 2000}
     with recording(folder) as recorder:

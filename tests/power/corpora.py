@@ -1,4 +1,4 @@
-"""A corpus that is prepared, and files that are downloaded for it."""
+"""Preparing a corpus, and downloading files for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .scenario import Check, Scenario
 
 @contextmanager
 def preparing(folder: Path) -> Iterator[Scenario]:
-    """A few documents, one of them twice, into several files."""
+    """Prepare a few documents, one of them twice, as several files."""
     root = folder / "disk"
     root.mkdir(parents=True)
     files = [folder / "0.jsonl", folder / "1.jsonl"]
@@ -60,7 +60,7 @@ def preparing(folder: Path) -> Iterator[Scenario]:
 
 @contextmanager
 def downloading(folder: Path) -> Iterator[Scenario]:
-    """Two files, of which the first comes in two pieces. What came damaged over a cut is removed, and comes again."""
+    """Download two files, the first in two pieces. What a cut has damaged is removed and downloaded again."""
     folder.mkdir()
     data = {"a": b"a" * 3000, "b": b"b" * 2000}
     with serving({f"/{name}": content for name, content in data.items()}) as server:

@@ -1,8 +1,8 @@
-"""A disk that loses its power: every state in which a cut may leave a directory, given all that was done to it.
+"""A disk that loses power: every state in which a cut may leave a directory, given everything that was done to it.
 
-The model is that of crash-consistency checkers (ALICE, CrashMonkey), and as harsh as POSIX allows. What was written to
-a file is there after an fsync of that file, what happened to the names in a directory after an fsync of that directory.
-Everything else may be there or not, in any order: data without its name, a name without its data, a rename without the
+The model is that of crash-consistency checkers (ALICE, CrashMonkey), and as harsh as POSIX allows. Data written to a
+file survives after an fsync of that file, changes to the names in a directory after an fsync of that directory.
+Everything else may survive or not, in any order: data without its name, a name without its data, a rename without the
 one before it. Only a rename itself is atomic.
 """
 
@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
 
-Tree = Mapping[str, bytes | None]  # by path below the root; a directory has no bytes
-Kept = Mapping[int, "Change"]  # of the operations that no fsync has made safe: what arrived, by their number
+Tree = Mapping[str, bytes | None]  # by path below the root; None for a directory
+Kept = Mapping[int, "Change"]  # what survived of the unsynced operations, by their number
 
 
 class Node:
-    """A file or a directory, whatever its name is at the moment."""
+    """A file or a directory, whatever its current name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names in a directory that came, went, or both at once."""
+    """Names in a directory that were added, removed, or both at once."""
 
     node: Node
     changes: Mapping[str, Node | None]
@@ -44,15 +44,15 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Of a file's data, or of a directory's names."""
+    """An fsync of a file's data, or of a directory's names."""
 
     node: Node
-    site: str | None  # the line of ours that asked for it
+    site: str | None  # our line that requested it
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Not of the disk: something was promised here, which must hold from now on."""
+    """Not a disk operation: a promise was made here, which must hold from now on."""
 
     promise: object
 
@@ -72,7 +72,7 @@ class State:
 
 
 def write(tree: Tree, root: Path) -> None:
-    """Put it in the place of whatever is at `root`."""
+    """Replace whatever is at `root` with this state."""
     rmtree(root, ignore_errors=True)
     root.mkdir()
     for path, data in tree.items():
@@ -84,29 +84,29 @@ def write(tree: Tree, root: Path) -> None:
 
 @dataclass(slots=True)
 class Trace:
-    """All that was done to a directory, in order."""
+    """Everything that was done to a directory, in order."""
 
     root: Node
     directories: set[Node]
     operations: list[Operation] = field(default_factory=list)
-    first: int = 0  # operation that a cut may undo: those before it say what was there already
+    first: int = 0  # the first operation that a cut may undo: earlier ones describe what already existed
 
     @property
     def sites(self) -> set[str]:
         return {each.site for each in self.operations if isinstance(each, Sync) and each.site is not None}
 
     def without(self, site: str) -> Trace:
-        """As if that line had not asked for the disk."""
+        """The trace as if that line had not synced."""
         left = [each for each in self.operations if not isinstance(each, Sync) or each.site != site]
         return Trace(self.root, self.directories, left, self.first)
 
     def whole(self) -> Tree:
-        """As everything was done, and nothing lost."""
+        """The state with everything done and nothing lost."""
         changes = {n: each for n, each in enumerate(self.operations) if isinstance(each, Change)}
         return self._tree(changes, {})
 
     def states(self) -> Iterator[State]:
-        """Those in which all of a kind is lost come first: a missing fsync shows in one of them, mostly."""
+        """All states; those that lose everything of one kind come first, since they usually expose a missing fsync."""
         seen: set[object] = set()
         contents: dict[object, bytes] = {}
         safe_after = self._safe_after()
@@ -125,7 +125,7 @@ class Trace:
                         yield State(tree, promises, after, lost)
 
     def _safe_after(self) -> list[float]:
-        """For each operation the number of the fsync that makes it safe."""
+        """For each operation, the number of the fsync that makes it safe."""
         following: dict[Node, int] = {}
         found: list[float] = []
         for number, each in reversed(list(enumerate(self.operations))):

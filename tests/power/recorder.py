@@ -1,7 +1,7 @@
-"""Writes down what a program does to a directory, by standing between it and `os`.
+"""Records what a program does to a directory, by standing between it and `os`.
 
-Files that Python opens are written through `os`, too, while this listens. What it does not see, such as a library that
-writes by itself, shows as a difference between what was written down and what is there, which is an error.
+While it records, files that Python opens are also written through `os`. What it does not see, such as a library that
+writes by itself, shows up as a difference between the record and the disk, which is an error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HELPERS = files.__file__
 
 @contextmanager
 def recording(root: Path) -> Iterator[Recorder]:
-    """What is there already is safe. No fsync is waited for."""
+    """Record a block. Existing files are safe. No fsync is waited for."""
     recorder = Recorder(root)
     with pytest.MonkeyPatch.context() as patch:
         for module, functions in recorder.replacements().items():
@@ -64,7 +64,7 @@ class Recorder:
         return {os: functions, io: {"open": opening}, builtins: {"open": opening}}
 
     def _locked(self, function: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
-        """One at a time, or else it would not be known what came first."""
+        """One call at a time; otherwise the order would be unknown."""
 
         def called(*arguments: Any, **options: Any) -> Any:
             with self._turn:
@@ -101,7 +101,7 @@ class Recorder:
         self._add(Sync(directory, None))
 
     def _place(self, path: Any, dir_fd: int | None = None) -> tuple[Node, str] | None:
-        """The directory and the name in it; None outside."""
+        """The directory and the name in it; None if it is outside."""
         if dir_fd is not None and dir_fd >= 0:
             directory = self._of_handle(dir_fd)
             return None if directory is None else (directory, os.fspath(path))
@@ -111,7 +111,7 @@ class Recorder:
         node = self.trace.root
         for name in parts[:-1]:
             if node not in self._names or name not in self._names[node]:
-                return None  # and the call will fail
+                return None  # the call will fail
             node = self._names[node][name]
         return (node, parts[-1]) if node in self._names else None
 
@@ -123,7 +123,7 @@ class Recorder:
         if handle not in self._handles:
             return None
         node, status = self._handles[handle]
-        return node if os.path.samestat(status, os.fstat(handle)) else None  # else it was closed, unseen
+        return node if os.path.samestat(status, os.fstat(handle)) else None  # otherwise it was closed unseen
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class Recorder:
         self._change(before[0], {before[1]: None, after[1]: self._node(before)})
 
     def _opening(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Python's `open`, for files to write; with its own buffers, which keep back what is not flushed."""
+        """Python's `open` for writing, with its own buffers, which hold back what is not flushed."""
 
         def opened(
             file: Any,
@@ -245,7 +245,7 @@ def _opener(path: Any, flags: int) -> int:
 
 
 def _site() -> str | None:
-    """The line that asked for the disk, through which of the helpers for files. None where it is not one of ours."""
+    """The line that synced, through whichever file helper. None if it is not one of ours."""
     frame = sys._getframe(3)
     if not frame.f_code.co_filename.startswith(_OURS):
         return None

@@ -1,4 +1,4 @@
-"""A run and its ledger: begun, gone on with, set aside, and removed by somebody."""
+"""A run and its ledger: started, resumed, set aside, and removed."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ LEDGER = "ledger.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a run has said of itself."""
+    """What a run has reported."""
 
     events: int  # in its ledger
-    step: int = 0  # that is saved
+    step: int = 0  # the last saved one
     best: float | None = None  # validation loss of the best checkpoint, at the end
 
 
 @contextmanager
 def training(folder: Path) -> Iterator[Scenario]:
-    """Begun, ended, and gone on with. It learns, and then forgets: the best is not the newest."""
+    """Start, end and resume a run. It learns and then forgets, so the best is not the newest."""
     corpus, root = write_corpus(folder / "corpus", train=400, val=100), folder / "disk"
     root.mkdir()
     out = root / "runs" / "out"
@@ -83,7 +83,7 @@ def _train(recorder: Recorder, out: Path, knobs: Mapping[str, Value]) -> None:
 
 
 def _check_best(out: Path, loss: float | None) -> None:
-    """best.json is as it was written, and names a checkpoint that is there."""
+    """best.json is unchanged, and names an existing checkpoint."""
     if loss is None and not (out / "best.json").exists():
         return
     best = read_best(out)
@@ -100,7 +100,7 @@ def _events(out: Path) -> tuple[Event, ...]:
 
 
 def _check_ledger(out: Path, whole: Sequence[Event], promised: int) -> None:
-    """Everything that was promised is there, nothing that was not written, and it goes on."""
+    """Everything promised is there, nothing that was not written, and it can be continued."""
     found = _events(out)
     assert found[:promised] == whole[:promised]
     written = iter(whole)
@@ -115,7 +115,7 @@ def _check_ledger(out: Path, whole: Sequence[Event], promised: int) -> None:
 
 @contextmanager
 def writing_a_ledger(folder: Path) -> Iterator[Scenario]:
-    """Closed without an end, and opened again: what is closed is on the disk, too."""
+    """Closed without an end event, and opened again: closing syncs it, too."""
     folder.mkdir()
     with recording(folder) as recorder:
         for _ in range(2):
@@ -132,7 +132,7 @@ def writing_a_ledger(folder: Path) -> Iterator[Scenario]:
 
 @contextmanager
 def setting_a_run_aside(folder: Path) -> Iterator[Scenario]:
-    """One that saved nothing has its ledger kept when another begins in its place."""
+    """If a run saved nothing, its ledger is kept when another starts in its place."""
     folder.mkdir()
     with LedgerWriter(folder / LEDGER) as ledger:
         ledger.append(NoteEvent("of the first", 0))
@@ -152,7 +152,7 @@ def setting_a_run_aside(folder: Path) -> Iterator[Scenario]:
 
 @contextmanager
 def losing_the_ledger(folder: Path) -> Iterator[Scenario]:
-    """Somebody removes it, and its directory: it begins anew."""
+    """The ledger and its directory are removed: it starts over."""
     folder.mkdir()
     (folder / "run").mkdir()
     with recording(folder) as recorder, LedgerWriter(folder / "run" / LEDGER) as ledger:

@@ -1,4 +1,4 @@
-"""Something that nanopace does to a disk, promising this and that on the way, and a check of what a cut has left."""
+"""Something that nanopace does to a disk, with promises on the way, and a check of what a power cut leaves."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .disk import Trace
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Of a part of what is there: many states differ in the rest of it alone."""
+    """A check of part of the disk: many states differ only in the rest."""
 
-    owed: Callable[[Sequence[Any]], Hashable]  # what all that was promised comes to
-    check: Callable[[Path, Any], None]  # a root, and what is owed; raises whatever it likes
+    owed: Callable[[Sequence[Any]], Hashable]  # the sum of all promises
+    check: Callable[[Path, Any], None]  # takes a root and what is owed; raises on failure
     concerns: Callable[[str], bool] = lambda _: True
 
 
@@ -26,5 +26,5 @@ class Scenario:
 
 
 def last(told: Sequence[int]) -> int:
-    """Owed where what is promised is counted up."""
+    """What is owed if promises are counted up: the last one."""
     return told[-1] if told else 0

@@ -1,5 +1,5 @@
-"""Power cuts: what was not synced is lost, or is there without what came before it. Everything that was promised is
-still there, what is there can be read, and work goes on."""
+"""Power cuts: unsynced changes are lost, or survive without earlier ones. Everything promised must still be there, the
+rest must be readable, and work must continue."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SYNCING = re.compile(r"(?<!def )\b(?:fsync|sync_directory|sync_file|make_directo
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """In memory, where a system has files there: nothing of it need outlive the test."""
+    """In memory if possible: nothing needs to outlive the test."""
     memory = "/dev/shm"
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as folder:
         yield Path(folder) / "disk"
@@ -48,12 +48,12 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is written while we check is thrown away."""
+    """Whatever is written during checks is discarded."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 def failure(trace: Trace, scenario: Scenario, disk: Path, passed: set[Hashable]) -> tuple[State, Exception] | None:
-    """The first state in which something is lost that must not be. Those that have passed are not tried again."""
+    """The first state that loses something it must not. States that have passed are not tried again."""
     for state in trace.states():
         for number, check in enumerate(scenario.checks):
             tree = {path: data for path, data in state.tree.items() if check.concerns(path)}
@@ -82,7 +82,7 @@ def test_after_a_power_cut(name: str, tmp_path: Path, disk: Path) -> None:
 
 @pytest.mark.usefixtures("untraced")
 def test_no_sync_can_be_left_out(tmp_path: Path, disk: Path) -> None:
-    """Without any one of them something above fails. So the test can fail, and none is waited for in vain."""
+    """Without any one of them, a test above fails. So the tests can fail, and no sync is superfluous."""
     needed: set[str] = set()
     asked: set[str] = set()
     for name, begin in SCENARIOS.items():
@@ -98,8 +98,7 @@ def test_no_sync_can_be_left_out(tmp_path: Path, disk: Path) -> None:
 
 
 def syncing_lines() -> Iterator[str]:
-    """Every line of the source that waits for the disk, but for the helpers that do it for others, and for doctor,
-    which only times it."""
+    """Every source line that syncs, except the helpers that do it for others, and doctor, which only times it."""
     root = Path(nanopace.__file__).parent
     others = (Path(files.__file__), root / "cli" / "commands" / "doctor.py")
     for path in sorted(root.rglob("*.py")):

@@ -1,4 +1,4 @@
-"""Logs as nanoGPT prints them, of any length and era, and a short way to read them."""
+"""Logs as nanoGPT prints them, of any length and era, and a shorthand for reading them."""
 
 from __future__ import annotations
 

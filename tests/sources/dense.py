@@ -1,4 +1,4 @@
-"""Logs that evaluate at every few rows, as nanoGPT prints them with seeded noise."""
+"""Logs with an evaluation every few rows, as nanoGPT prints them, with seeded noise."""
 
 from __future__ import annotations
 

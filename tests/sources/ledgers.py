@@ -1,4 +1,4 @@
-"""Short ledgers, and the runs that are read from them."""
+"""Short ledgers, and the runs read from them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def steps(first: int, last: int, at_ms: float = 0.0) -> list[Event]:
 
 
 def documented_example() -> list[str]:
-    """The ledger that the documentation shows."""
+    """The ledger in the documentation."""
     found = re.search(r"```json\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)
     assert found
     return found[1].splitlines()

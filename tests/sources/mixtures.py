@@ -1,4 +1,4 @@
-"""Mixtures folded without numpy: what numpy_fold.py has to agree with; and a way to give it rows."""
+"""Mixtures folded without numpy, which numpy_fold.py must agree with, and a way to pass it rows."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def fold_with_numpy(rows: Sequence[Row], evaluations: Sequence[Evaluation], save
 
 
 def fold_mixture(rows: Sequence[Row], evaluations: Sequence[Evaluation], saves: Collection[int]) -> Mixture | None:
-    """Like with like. Iterations rise, and an evaluation of a row's iteration is inside that row.
+    """Fold similar rows. Iterations rise, and an evaluation of a row's iteration is inside that row.
 
-    `saves` are the iterations of the evaluations that wrote a checkpoint. None where the step time changes for good:
-    one group cannot stand for both, and neighbours show where it happened.
+    `saves` are the iterations of evaluations that wrote a checkpoint. None if the step time changes for good: one group
+    cannot represent both, and neighbours show where it happened.
     """
     evaluated = {each.iteration: each for each in evaluations}
     kinds: dict[tuple[bool, bool], list[Row]] = {}
@@ -71,7 +71,7 @@ def _changes(rows: Sequence[Row]) -> bool:
 
 
 def _alike(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """Rows of one kind: those that are alike as one, the slow ones and the few of a rare kind each by itself."""
+    """Rows of one kind: similar ones as one group, slow ones and the few of a rare kind individually."""
     limit = SLOW * upper_median([row.ms for row in rows]) if len(rows) >= FEWEST_ALIKE else 0.0
     alike = [row for row in rows if row.ms <= limit]
     if alike:
@@ -82,7 +82,7 @@ def _alike(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
 
 
 def _evaluation(group: Sequence[Evaluation]) -> Evaluation:
-    """The last of a group, for all of it."""
+    """The last evaluation of a group stands for all of it."""
     if len(group) == 1:
         return group[0]
     lowest = min((each.val, each.iteration) for each in group if each.val is not None)

@@ -1,4 +1,4 @@
-"""Logs as nanochat's programs print them, in any era, with figures of our own."""
+"""Logs as nanochat's programs print them, in any era, with made-up figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Program:
-    """One of nanochat's programs. `wrong_rate`: it prints the tokens per second of a micro-batch, as at first."""
+    """One of nanochat's programs. With `wrong_rate`, it prints a micro-batch's tokens per second, as at first."""
 
     stage: str = "base"  # base, mid or sft
     steps: int = 40
@@ -76,5 +76,5 @@ class Program:
 
 
 def speedrun(*programs: Program) -> list[str]:
-    """What a shell script that runs these programs prints, one after the other."""
+    """What a shell script prints that runs these programs one after another."""
     return [line for program in programs for line in (*program.lines(), "Generating report")]

@@ -1,4 +1,4 @@
-"""Lines given to the detector, and a text to a format's reader, plainly or in bulk, in pieces as a file would come."""
+"""Passes lines to the detector, and a text to a format's reader, plainly or in bulk, in pieces like a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Feed = Callable[[LineReader, Iterable[bytes]], None]
 
 
 def detected(lines: Iterable[str]) -> str | None:
-    """The name of their format; None if it is none that we know."""
+    """The name of their format; None if it is unknown."""
     detector = Detector()
     detector.look_at_lines(lines)
     return detector.format and detector.format.name

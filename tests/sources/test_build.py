@@ -11,7 +11,7 @@ from nanopace.sources.log_format import LogFormat
 
 
 def build(*steps: int | str) -> list[Run]:
-    """Rows by their iteration; e500 an evaluation, s a save, H a header, F one from scratch, R one that resumes."""
+    """Rows by iteration; e500 is an evaluation, s a save, H a header, F one from scratch, R one that resumes."""
     builder = RunBuilder("log")
     for step in steps:
         match step:
@@ -35,7 +35,7 @@ def iterations(run: Run) -> list[int]:
 
 
 def told(*steps: int | str) -> list[tuple[list[int], list[int]]]:
-    """Rows with a time by their iteration, u10 one without, F and R headers as above: (timed, untimed) of each run."""
+    """Timed rows by iteration, u10 for an untimed one, F and R headers as above: (timed, untimed) of each run."""
     builder = RunBuilder("log")
     for step in steps:
         match step:
@@ -206,7 +206,7 @@ def test_going_back_with_a_header_from_scratch_is_another_run() -> None:
 
 
 def test_a_header_counts_until_the_next_row() -> None:
-    assert len(build(5, 6, "F", 7, 8, 7)) == 1  # 7 goes on, and the second 7 has no header
+    assert len(build(5, 6, "F", 7, 8, 7)) == 1  # 7 continues, and the second 7 has no header
     (run,) = build(5, 6, "R", 7, 8, 9)
     assert [(each.row, each.iteration) for each in run.restarts] == [(2, 7)]
 

@@ -85,9 +85,10 @@ def test_the_row_that_begins_first_counts(line: str, name: str, extended: bool) 
     assert detected([f"{other} {line}"]) == other_name
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("between", ["x", "x\n"])
 def test_a_row_is_found_wherever_it_is(between: str) -> None:
-    """Behind things that look a little like one, in one line or in many, in one chunk or in two."""
+    """After text that looks a little like one, in one line or in many, in one chunk or in two."""
     for gap in range(0, 20_000, 397):
         text = f"step 1 {between * (gap // len(between))} {NANOGPT}\n".encode()
         for cut in (0, 8, len(text) - 30, len(text) // 2):
@@ -119,7 +120,7 @@ def test_a_row_in_up_to_three_lines(pieces: int, found: bool) -> None:
 
 
 def test_what_lacks_the_words_of_a_row_is_not_searched_for_rows() -> None:
-    """A closer look costs most of the time that a long file takes which is no log."""
+    """For a long file that is not a log, a closer look would take most of the time."""
     detector = Detector()
     looked_at: list[str] = []
     for line in ("step 12 of iteration 12/ 100 | iter 3", "Step 12 | iteration 7 / 9"):
@@ -130,7 +131,7 @@ def test_what_lacks_the_words_of_a_row_is_not_searched_for_rows() -> None:
 
 
 def test_no_mixture_of_words_fills_the_memory() -> None:
-    """Which formats a text may be of is remembered by the words in it, and somebody may mix them in any way."""
+    """The possible formats of a text are cached by the words in it, and these may be mixed in any way."""
     detector = Detector()
     words = detector._words[:11]
     detector.look_at_lines(

@@ -1,4 +1,4 @@
-"""A format whose files are one document: known by its opening, and read as a whole."""
+"""A format whose files are one document: recognised by its opening, and read in one piece."""
 
 from __future__ import annotations
 

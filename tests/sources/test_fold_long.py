@@ -10,7 +10,7 @@ from .processes.test_rank_prefixes import Read, nanochat_row
 
 
 def test_a_long_run_is_folded_and_keeps_its_sums(monkeypatch: pytest.MonkeyPatch, read: Read) -> None:
-    """Evaluations stay where they were, and a restart too."""
+    """Evaluations stay where they were, and so does a restart."""
     lines = []
     for at in [*range(4000), *range(3500, 6000)]:
         if at % 500 == 0:

@@ -1,4 +1,4 @@
-"""Readings of weeks become few, and what a person looks for in them is still there."""
+"""Weeks of readings are reduced to a few, and what people look for in them is still there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that no format reads, and the pattern that is offered for them."""
+"""Files that no format reads, and the pattern suggested for them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def printed(line: Print, rows: int = 60, every: int = 10, seed: int = 1) -> list
         (lambda i, _, __, loss: f"({i}) train_loss: {loss:.4f} lr: 0.1", "loss", (1, 3)),
         (lambda i, ms, _, __: f"iter {i} eta 12.5s data_time: 0.012s batch_time: {ms / 1000:.3f}s", "s", (2, 8)),
         (lambda i, ms, _, loss: f"step {i} norm {loss:.2f} s {ms / 1000:.3f}", "s", (2, 6)),  # s is a name here
-        # No name tells the two apart, so that the whole line has to be spelled out.
+        # No name tells the two apart, so the complete line has to be spelled out.
         (lambda i, ms, _, __: f"step {i // 10 % 4} of step {i} lr 1 took {ms:.2f}ms", "ms", (5, 9)),
     ],
 )
@@ -156,7 +156,7 @@ SEPARATORS = (" | ", ", ", " ", "\t", "; ", "  -  ")
 
 
 class Log:
-    """A log of a loop that somebody wrote, and what it says."""
+    """The log of a hand-written loop, and what it means."""
 
     def __init__(self, seed: int) -> None:
         noisy = random.Random(seed)
@@ -179,7 +179,7 @@ class Log:
 
     @property
     def rows(self) -> list[tuple[int, float]]:
-        """Iterations, and ms of one."""
+        """Iterations, and the ms of one."""
         if not self.kind.startswith("elapsed"):
             return self.told
         (first, start), *_ = self.told
@@ -190,10 +190,10 @@ class Log:
 
 
 def offered(text: bytes) -> list[str]:
-    """The patterns that the refusal names, as a shell would take them."""
+    """The patterns suggested in the refusal, as a shell would read them."""
     said = offer_pattern("x.log", (line for line, _ in clean_lines([text])))
     assert said is not None, text[-200:]
-    assert '"\'"' not in str(said)  # a quote in a quote: nobody could read it
+    assert '"\'"' not in str(said)  # a quote in a quote would be unreadable
     flags = shlex.split(str(said).partition("read them with ")[2])
     assert flags[::2] == ["--pattern"] * (len(flags) // 2)
     return flags[1::2]

@@ -1,4 +1,4 @@
-"""Rows among many evaluations are folded like with like, by numpy and by its plain twin."""
+"""Similar rows among many evaluations are folded together, by numpy and by its plain twin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ both = pytest.mark.parametrize("fold", [fold_mixture, fold_with_numpy])
 
 
 def mixed(count: int, **slow: float) -> tuple[list[Row], list[Evaluation], set[int]]:
-    """Every third row evaluates, every sixth saves too; `slow` are times of rows, by "at" and their place."""
+    """Every third row evaluates, every sixth also saves; `slow` gives times of rows, by "at" and their index."""
     usual = [10.0 + 50 * (place % 3 == 0) + 5 * (place % 6 == 0) for place in range(count)]
     printed = [Row(100 + place, slow.get(f"at{place}", ms), 3.0, 0.1) for place, ms in enumerate(usual)]
     evaluated = [Evaluation(row.iteration, 3.0, 4 - row.iteration / 1000) for row in printed[::3]]

@@ -94,7 +94,7 @@ def test_endless_input_that_is_no_log() -> None:
 
 
 def test_a_small_log_needs_no_numpy(tmp_path: Path, whole_log: str) -> None:
-    """Nor a decompressor: it would be half of the time that a person waits."""
+    """Nor a decompressor: importing it would be half of the user's wait."""
     path = tmp_path / "train.log"
     path.write_text(whole_log)
     code = (

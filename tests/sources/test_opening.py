@@ -97,7 +97,7 @@ def test_broken_from_the_start(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["gz", "xz", "bz2", "zst"])
 def test_broken_in_its_middle(kind: str, tmp_path: Path) -> None:
-    """What comes before is a log all the same."""
+    """What comes before is still a log."""
     noisy = random.Random(1)
     log = b"".join(b"iter %d: loss %.4f, time %.2fms\n" % (n, noisy.random(), noisy.random()) for n in range(90_000))
     packed = bytearray(COMPRESSORS[kind](log))
@@ -267,7 +267,7 @@ def test_a_log_without_a_ledger_beside_it_is_found(tmp_path: Path) -> None:
 
 
 def test_a_ledger_of_a_later_version_is_found(tmp_path: Path) -> None:
-    """Whoever reads it will hear why that cannot be."""
+    """Reading it then reports why it cannot be read."""
     write(tmp_path, ledger_jsonl=LEDGER.replace(b"1.1", b"7.0"), train_log=PRINTED % b"out")
     assert [path.name for path in find_logs(tmp_path)] == ["ledger.jsonl", "train.log"]
 
@@ -275,7 +275,7 @@ def test_a_ledger_of_a_later_version_is_found(tmp_path: Path) -> None:
 def test_checkpoints_of_ours_are_not_looked_into(tmp_path: Path) -> None:
     write(tmp_path / "out", ledger_jsonl=LEDGER)
     write(tmp_path / "out" / "checkpoints" / "step-00000500", state_json=ROW, model_safetensors=bytes(100))
-    write(tmp_path / "checkpoints" / "mine", train_log=ROW)  # where people of nanoGPT keep theirs
+    write(tmp_path / "checkpoints" / "mine", train_log=ROW)  # where nanoGPT users keep theirs
     found = [str(path.relative_to(tmp_path)) for path in find_logs(tmp_path)]
     assert found == ["checkpoints/mine/train.log", "out/ledger.jsonl"]
 
@@ -298,7 +298,7 @@ def test_a_ledger_is_called_after_its_run(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/proc/kmsg"), reason="no Linux")
 def test_what_the_kernel_makes_while_it_is_read_is_not_waited_for(tmp_path: Path) -> None:
-    """It has no size, and whoever reads the messages of the kernel waits for the next one."""
+    """It has no size, and reading the kernel's messages would wait for the next one."""
     (tmp_path / "kmsg").symlink_to("/proc/kmsg")
     (tmp_path / "a.log").write_bytes(ROW)
     find = f"from nanopace.sources.runs import find_logs; print(find_logs({str(tmp_path)!r}))"

@@ -1,4 +1,4 @@
-"""A format that somebody else's package brings along: the example of docs/adding-a-format.md, installed."""
+"""A format from another package: the example in docs/adding-a-format.md, installed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOURCE = Path(nanopace.__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory of packages with the example in it, as pip would leave it."""
+    """A directory of packages with the example, as pip would leave it."""
     page = PAGE.read_text(encoding="utf-8")
     example = re.search(r"```python\n(.*?)```", page, re.DOTALL)
     entry = re.search(r"```toml\n\[project\.entry-points\.\"(.*?)\"\]\n(\w+) = \"(.*?)\"\n```", page)

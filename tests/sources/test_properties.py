@@ -1,4 +1,4 @@
-"""Whatever is fed: no other error than our own, no long wait, and the same Run however the bytes come."""
+"""Whatever the input: only our own errors, no long wait, and the same Run however the bytes arrive."""
 
 from __future__ import annotations
 

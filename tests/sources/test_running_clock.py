@@ -1,4 +1,4 @@
-"""A clock that runs on: what rows take is right on average whatever it shows, and evaluations are taken out of them."""
+"""A clock that keeps running: row times are right on average, whatever it shows, and evaluations are subtracted."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_fractions_are_taken_as_they_are() -> None:
 
 @pytest.mark.parametrize("resolution_s", [0.0, 1.0])
 def test_an_evaluation_is_taken_out_of_the_row_behind_it(resolution_s: float) -> None:
-    """By its own time, or, after a row of the same step, by the clock."""
+    """Using its own time, or, after a row of the same step, the clock."""
     clock, builder = ticking(resolution_s)
     clock.row(10, 10.0, 2.0)
     clock.evaluation(10, 2.1, ms=5000)

@@ -98,7 +98,7 @@ def test_binary() -> None:
 
 @pytest.mark.parametrize("byte", range(128))
 def test_bytes_that_no_text_has(byte: int) -> None:
-    """Tabs, line ends and the escapes of colours are in many a log."""
+    """Tabs, line ends and colour escapes are in many logs."""
     odd = byte == 127 or (byte < 32 and byte not in b"\t\n\v\f\r\x1b")
     assert looks_binary(bytes([byte]) * 11 + b"a" * 89) == odd
     assert not looks_binary(bytes([byte]) * 10 + b"a" * 90)

@@ -16,7 +16,7 @@ TOOLS = ROOT / "tools"
 
 @pytest.fixture
 def changes(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], set[str]]:
-    """Each mutant's source, of a source."""
+    """The source of each mutant."""
     monkeypatch.syspath_prepend(TOOLS)
     from mutation.operators import mutants_of
 
@@ -152,7 +152,7 @@ def test_that_fails_anyway():
 
 @pytest.fixture
 def small_tree(tmp_path: Path) -> Path:
-    """A tree whose tests do not ask where the limit is."""
+    """A tree whose tests do not check the exact limit."""
     root = tmp_path / "tree"
     for name, text in {
         "src/nanopace/__init__.py": "",

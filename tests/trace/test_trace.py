@@ -1,5 +1,5 @@
-"""What a GPU did and waited for. naive.json.gz: three steps of a small GPT in plain torch on an H200, which read its
-loss after every step; only what is needed is left of the trace."""
+"""What a GPU did and waited for. naive.json.gz: three steps of a small GPT in plain torch on an H200 that read its loss
+after every step; the trace contains only what is needed."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ work = st.builds(
 
 @given(st.lists(work, min_size=1, max_size=12))
 def test_every_moment_is_busy_or_idle_for_one_reason(some: list[Work]) -> None:
-    """Against a plain count of the microseconds in which a stream works."""
+    """Compared with a plain count of the microseconds in which a stream works."""
     some.sort(key=lambda each: (each.begin, each.end))
     (found,) = summarise(Trace("t", {}, {0: some}, ()))
     first, last = min(each.begin for each in some), max(each.end for each in some)

@@ -1,4 +1,4 @@
-"""A real run, sent to every tracker by its own library, and read again with that library."""
+"""A real run, sent to every tracker with its own library, and read back with that library."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TINY = ["--dataset=python", "--device=cpu", "--max_iters=20", "--eval_interval=1
 TINY += ["--n_embd=16", "--n_head=2", "--block_size=16", "--batch_size=2", "--gradient_accumulation_steps=1"]
 TINY += ["--log_interval=5", "--wandb_project=tests", "--wandb_run_name=tiny", "--no-report", "--dropout=0"]
 
-# Programs that print {tag: {step: value}} as the library itself reads it.
+# Programs that print {tag: {step: value}} as read by the library itself.
 READ_TENSORBOARD = """
 import json
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -49,7 +49,7 @@ READERS = {"tensorboard": READ_TENSORBOARD, "trackio": READ_TRACKIO, "mlflow": R
 
 @pytest.fixture(scope="module")
 def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was sent to all of them."""
+    """A run that was sent to all trackers."""
     room = tmp_path_factory.mktemp("tracked")
     flags = [*TINY, f"--log_to={','.join(TRACKERS)}"]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A tracker may be slow, hang or fail in any way: a run never waits for it, and hears of it once."""
+"""A tracker may be slow, hang or fail in any way: a run never waits for it, and reports it once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEADING = Heading("project", "run", {"batch_size": 8}, Path("out"))
 
 
 class Kept:
-    """A tracker that writes down what it gets, and fails where it is told to."""
+    """A tracker that records what it receives, and fails on request."""
 
     def __init__(self, fails: str = "", error: BaseException | None = None, wait: Event | None = None) -> None:
         self.got: list[object] = []

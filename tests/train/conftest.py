@@ -20,7 +20,7 @@ from nanopace.ledger import Event, NoteEvent
 from nanopace.literals import Value
 from nanopace.train.plan.device import has_fp8
 
-torch.set_num_threads(1)  # the tests run side by side
+torch.set_num_threads(1)  # the tests run in parallel
 _freeze = gc.freeze
 
 TINY: Mapping[str, Value] = {
@@ -44,7 +44,7 @@ TINY: Mapping[str, Value] = {
 
 
 def write_corpus(directory: Path, *, train: int = 4000, val: int = 1000, seed: int = 0) -> Path:
-    """Text that can be learned: a few words, again and again, in documents."""
+    """Write text that can be learned: a few words, repeated in documents."""
     directory.mkdir(parents=True)
     tokenizer = bytes_tokenizer()
     tokenizer.save(directory)
@@ -75,20 +75,20 @@ def write_corpus(directory: Path, *, train: int = 4000, val: int = 1000, seed: i
 
 
 def pytest_collection_finish() -> None:
-    """A training collects garbage a few times, which takes a tenth of a second and more among all that pytest and torch
-    have made: it is never looked at again."""
+    """A training run collects garbage a few times, which takes a tenth of a second or more with all the objects of
+    pytest and torch: freeze them."""
     gc.freeze = gc.unfreeze = lambda: None
     _freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _frozen() -> None:
-    """With what was imported since."""
+    """Freeze what was imported since, too."""
     _freeze()
 
 
 class Recorder:
-    """A listener that remembers: an event by its name, as if each kind had a method, and of a note its text."""
+    """A listener that records events by name, as if each kind had a method, and the text of notes."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, Any]] = []
@@ -121,7 +121,7 @@ def shared_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def alone(shared_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run that several processes have to repeat: one process, and no torchrun."""
+    """The reference run for several processes: one process, without torchrun."""
     from nanopace.train.run import train
 
     from .processes import SHARED
@@ -134,7 +134,7 @@ def alone(shared_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture
 def eight_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A card rounds to 8 bits as torch does, if it can. Triton's interpreter loses a carry: of 7.98 it makes 4."""
+    """A card that supports 8 bits rounds as torch does. Triton's interpreter loses a carry: it turns 7.98 into 4."""
     if torch.cuda.is_available():
         if not has_fp8(torch.device("cuda")):
             pytest.skip("the card has no 8 bits")

@@ -1,9 +1,9 @@
-"""Processes that are forked from one which has torch imported and has calculated nothing: a start takes no seconds.
+"""Forks processes from one that has imported torch and computed nothing, so that they start quickly.
 
-`Popen` and `run` are used as subprocess' own, for commands that begin with this interpreter. What they start is a real
-process and a child of ours, with the environment, the directory, the streams and the session that it is given: it can
-be killed, interrupted, stopped and waited for. What a start from nothing does, imports above all, is not seen: each
-kind of start has a test with a real one. With `ranks` the processes that torchrun's agent starts are forked, too.
+`Popen` and `run` are used like subprocess's own, for commands that begin with this interpreter. They start a real
+process, a child of ours, with the given environment, directory, streams and session: it can be killed, interrupted,
+stopped and waited for. This does not test what a fresh start does, above all imports, so each kind of start also has a
+test with a real one. With `ranks`, the processes that torchrun's agent starts are forked, too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LOADED = (
 )
 _ADOPT_ORPHANS = 36  # prctl's PR_SET_CHILD_SUBREAPER
 _LARGEST = 1 << 20  # bytes of a request
-_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # by a server, which ends with the process that it serves
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # by the server, which ends with the process it serves
 
 _server: socket.socket | None = None
 
@@ -51,7 +51,7 @@ def run(
 
 
 class Popen(subprocess.Popen[Any]):
-    """A child that is not ours, but the server's, is an orphan at once: whom it then belongs to, we are."""
+    """The server's child is orphaned right away, and we adopt orphans, so it becomes ours."""
 
     def __init__(self, args: Sequence[str], *, ranks: bool = False, **how: Any) -> None:
         self._ranks = ranks
@@ -60,7 +60,7 @@ class Popen(subprocess.Popen[Any]):
     def _execute_child(self, *given: Any) -> None:
         words, directory, environment, session = given[0], given[5], given[6], given[21]
         assert words[0] == sys.executable, words
-        pipes = given[10:16]  # of stdin, stdout and stderr, two ends each
+        pipes = given[10:16]  # both ends for stdin, stdout and stderr
         streams = [fd if fd >= 0 else inherited for inherited, fd in enumerate((pipes[0], pipes[3], pipes[5]))]
         request = {
             "words": [str(word) for word in words],
@@ -81,7 +81,7 @@ class Popen(subprocess.Popen[Any]):
         self._child_created = True
 
 
-if not sys.platform.startswith("linux"):  # nobody else gives orphans away
+if not sys.platform.startswith("linux"):  # only Linux lets us adopt orphans
 
     class Popen(subprocess.Popen[Any]):  # type: ignore[no-redef]
         def __init__(self, args: Sequence[str], *, ranks: bool = False, **how: Any) -> None:  # noqa: ARG002
@@ -104,7 +104,7 @@ def _started() -> socket.socket:
 
 
 def _serve(connection: socket.socket) -> dict[str, Any]:
-    """Returns in each process that is asked for, with what it shall be."""
+    """Returns in each requested process, with what it should become."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     while True:
@@ -132,7 +132,7 @@ def _serve(connection: socket.socket) -> dict[str, Any]:
 
 
 def _become(request: dict[str, Any]) -> None:
-    """What it would be after a start from nothing, and then what it is started for."""
+    """Set the process up like a fresh start, then run what it was started for."""
     if request["session"]:
         os.setsid()
     os.chdir(request["directory"])
@@ -183,8 +183,8 @@ def _execute(words: list[str]) -> None:
 
 
 def fork_ranks() -> None:
-    """Processes that torchrun's agent starts in this one are forked by a server of its own, for which this one must not
-    have any threads yet."""
+    """Let a separate server fork the processes that torchrun's agent starts here; this process must not have any
+    threads yet."""
     global _server
     _server, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork():
@@ -198,14 +198,14 @@ def fork_ranks() -> None:
 
 
 def _load() -> None:
-    """All that a training imports, before the first fork, and nothing that its collector shall look through."""
+    """Import everything training needs before the first fork, and freeze it for the garbage collector."""
     for name in _LOADED:
         import_module(name)
     gc.freeze()
 
 
 def _live(request: dict[str, Any]) -> NoReturn:
-    """To the end, in which modules are not taken apart: with torch's that takes longer than all else."""
+    """Run to the end, without tearing down modules: with torch's, that takes longer than everything else."""
     code: Any = None
     try:
         _become(request)

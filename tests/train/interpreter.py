@@ -1,5 +1,5 @@
-"""Triton's interpreter looks the same things up for every call in a kernel. Here they are looked up once: it takes a
-third of the time less, and does the same."""
+"""Triton's interpreter looks up the same things for every call in a kernel. Here they are looked up once, which saves a
+third of the time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _languages(function: Any) -> list[Any]:
 
 
 def _patch_lang(function: Any) -> Any:
-    """A function that a kernel calls finds the language patched already."""
+    """For a function called by a kernel, the language is already patched."""
     if any(tl.core.is_builtin(each) for each in (tl.tensor.__add__, *(each.load for each in _languages(function)))):
         return _plain_patch_lang(function)
     return interpreter._LangPatchScope()

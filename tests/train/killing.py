@@ -1,11 +1,11 @@
-"""Training that is killed, again and again, and resumed until it is done: real processes, real SIGKILL, real files.
+"""Kills training repeatedly and resumes it until it is done: real processes, real SIGKILL, real files.
 
     python tests/train/killing.py CORPUS FOLDER --kills 40 [--real] [--seed 0]
 
-A run is killed at random moments, and at chosen ones: when its checkpoint is seen to be written, and at the n-th thing
-that it does to the disk inside of writing or removing one. In the end it is held against a run that nobody killed. This
-is a process of its own, which imports torch, calculates nothing, and forks: a start then takes no seconds. With --real
-every start is a `python -m nanopace train`. It prints what happened as JSON; `bench/kill.py` makes a table of it.
+A run is killed at random moments and at chosen ones: while it writes a checkpoint, and at the n-th disk operation while
+writing or removing one. In the end it is compared with a run that was never killed. This is a separate process that
+imports torch, computes nothing, and forks, so that starts are quick. With --real, every start is a
+`python -m nanopace train`. It prints what happened as JSON; `bench/kill.py` makes a table of it.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ KNOBS: dict[str, object] = {
 LAST = "step-00000043"  # iterations 0 to 42
 TEMPORARY = (".writing", ".removing", ".replaced")
 
-Start = Callable[[dict[str, object], "Moment | None"], int]  # a run's knobs, and where it shall die, to a process
+Start = Callable[[dict[str, object], "Moment | None"], int]  # from a run's knobs, and where it should die, to a process
 
 
 @dataclass(frozen=True)
 class Moment:
-    """When a process kills itself: before the n-th thing that it does to the disk in such a directory."""
+    """When a process kills itself: before its n-th disk operation in such a directory."""
 
     suffix: str
     count: int
@@ -95,7 +95,7 @@ def forked(knobs: dict[str, object], moment: Moment | None) -> int:
 
 
 def real(knobs: dict[str, object], moment: Moment | None) -> int:
-    """The command that people type. It dies from outside only."""
+    """The command that people type. It is only killed from outside."""
     assert moment is None
     flags = [f"--{name}={value}" for name, value in knobs.items()]
     command = [sys.executable, "-m", "nanopace", "train", "--no-report", *flags]
@@ -144,7 +144,7 @@ def _ended(process: int) -> int | None:
 
 
 def _wait(process: int, enough: Callable[[], bool], pause: float = 0.005) -> int | None:
-    """Until it is enough, and then it is killed. The exit code of a process that ends before."""
+    """Wait and then kill it. Returns the exit code if it ends before."""
     while (code := _ended(process)) is None:
         if enough():
             os.kill(process, signal.SIGKILL)
@@ -161,7 +161,7 @@ def _after(seconds: float) -> Callable[[], bool]:
 
 
 def _writing(out: Path, save: int, files: int) -> Callable[[], bool]:
-    """When the n-th checkpoint that this process writes has so many files."""
+    """Whether the n-th checkpoint that this process writes has a given number of files."""
     seen: set[str] = set()
 
     def enough() -> bool:
@@ -175,7 +175,7 @@ def _writing(out: Path, save: int, files: int) -> Callable[[], bool]:
 
 
 def _life(out: Path, knobs: dict[str, object], start: Start, rng: random.Random, lasts: float) -> int | None:
-    """One process, from its start to its end, mostly violent. None if it was killed."""
+    """One process, from start to end, usually killed. Returns None if it was."""
     kind = rng.choice(["time", "watched", "writing", "removing"]) if start is forked else "watched"
     if kind == "time":
         return _wait(start(knobs, None), _after(rng.uniform(0.0, lasts)))
@@ -186,7 +186,7 @@ def _life(out: Path, knobs: dict[str, object], start: Start, rng: random.Random,
 
 
 def _run(out: Path, corpus: Path, start: Start, rng: random.Random, lasts: float, tally: Tally, kills: int) -> None:
-    """Until the run is done. Once there were kills enough, it is let go."""
+    """Repeat until the run is done. After enough kills, it runs undisturbed."""
     from nanopace.train.checkpoint.layout import checkpoint_directories, step_of
     from nanopace.train.checkpoint.write import sweep
 
@@ -210,7 +210,7 @@ def _run(out: Path, corpus: Path, start: Start, rng: random.Random, lasts: float
 
 
 def _left(out: Path) -> Iterator[str]:
-    """The kinds of temporary files that a kill has left; one of each at most, and the ledger can be read."""
+    """The kinds of temporary files that a kill has left; at most one of each, and the ledger can be read."""
     names = [*_names(out / "checkpoints"), *(name for name in _names(out) if name.endswith(".part"))]
     for suffix in (*TEMPORARY, ".part"):
         found = [name for name in names if name.endswith(suffix)]
@@ -225,7 +225,7 @@ def _left(out: Path) -> Iterator[str]:
 
 
 def told(out: Path) -> tuple[dict[int, object], dict[int, object]]:
-    """Losses and evaluations by iteration, as they were told last."""
+    """Losses and evaluations by iteration, as last reported."""
     with (out / "ledger.jsonl").open("rb") as file:
         events = read_ledger(file).events
     steps = {each.iteration: (each.loss, each.grad_norm, each.lr) for each in events if isinstance(each, StepEvent)}
@@ -246,7 +246,7 @@ def differences(out: Path, whole: Path) -> Iterator[str]:
     if (out / "best.json").read_bytes() != (whole / "best.json").read_bytes():
         yield "best.json"
     kept, expected = set(_names(out / "checkpoints")), set(_names(whole / "checkpoints"))
-    if not expected <= kept or len(kept - expected) > 1:  # killed at its very end, it may have one that was to go
+    if not expected <= kept or len(kept - expected) > 1:  # if killed at the very end, one may be left over
         yield f"files: {sorted(kept)}"
     if extra := [name for name in _names(out / "checkpoints") if name.endswith(TEMPORARY)]:
         yield f"files: {extra}"

@@ -1,4 +1,4 @@
-"""A run that learned its few words by heart: its validation loss falls, and then rises again."""
+"""A run that memorised its few words: its validation loss falls and then rises again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def overfit(directory: Path) -> tuple[Path, dict[int, float]]:
 
 
 def plain_loss(weights: Path, corpus: Path) -> float:
-    """The validation loss of a model in any form, on the windows that training evaluates, in plain torch."""
+    """The validation loss of a model in any form, in plain torch, on the windows that training evaluates."""
     split = open_corpus(corpus).val
     order = Order(split, BLOCK, SEED)
     tokens = np.empty((order.windows, BLOCK + 1), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What a command would train: read and resolved as for a real run, which then does not begin."""
+"""What a command would train: read and resolved as for a real run, which then does not start."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SettledError(Exception):
 
 
 def asked_by(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Asked:
-    """What `nanopace train` with these arguments asks for."""
+    """What `nanopace train` reads from these arguments."""
     heard: list[Asked] = []
 
     def train(asked: Asked, **_: object) -> None:
@@ -45,13 +45,13 @@ def asked_by(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Asked:
 
 
 def plan_of(asked: Asked, machine: Machine = CPU) -> RunPlan:
-    """In the current directory."""
+    """The plan for the current directory."""
     with Claim(out_dir_of(asked.given)) as claim:
         return resolve(RunRequest(asked, None, machine, Ranks(), claim), Recorder())
 
 
 def plan_with(config: TrainConfig, corpus: Path, device: torch.device = CPU.device, **decided: Any) -> RunPlan:
-    """The plan of these settings, but for what is decided here."""
+    """The plan for these settings, except for what is decided here."""
     machine = Machine(device, "asked for")
     claim = Claim(Path(config.out_dir))
     settings, shape = Settings(config, {}), shape_of(config, "gelu")

@@ -1,4 +1,4 @@
-"""Runs of several processes, real ones: how they are started, waited for and ended, and what they leave behind."""
+"""Real runs with several processes: how they are started, waited for and ended, and what they leave behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nanopace.train.checkpoint.layout import newest_intact
 from . import fork_server
 from .conftest import TINY
 
-# No dropout: each rank draws its own. Four micro-batches a step can be shared by one, two and four ranks.
+# No dropout: each rank draws its own. One, two or four ranks can share four micro-batches per step.
 SHARED: Mapping[str, Value] = {**TINY, "dropout": 0.0, "gradient_accumulation_steps": 4, "max_iters": 24}
 LONGEST = 180  # seconds that a run may take on a busy machine
 
@@ -35,13 +35,13 @@ def command(out_dir: Path, corpus: Path, **knobs: Value) -> list[str]:
 
 
 def environment(*, measured: bool = True, **more: str) -> dict[str, str]:
-    """`measured`: not where processes are killed or interrupted, which coverage does not bear."""
+    """`measured` is False if processes are killed or interrupted, which coverage cannot handle."""
     kept = {name: value for name, value in os.environ.items() if measured or not name.startswith("COVERAGE_")}
     return {**kept, "OMP_NUM_THREADS": "1", **more}
 
 
 def torchrun(ranks: int, *arguments: str, restarts: int = 0, script: Path | None = None) -> list[str]:
-    """`script`: what its processes run in place of the command."""
+    """`script` is what its processes run instead of the command."""
     return [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"),
         *(f"--max-restarts={restarts}", *([str(script)] if script else ["-m", "nanopace"]), *arguments),
@@ -51,7 +51,7 @@ def torchrun(ranks: int, *arguments: str, restarts: int = 0, script: Path | None
 def run(
     words: list[str], *, measured: bool = True, real: bool = False, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """`real`: each of its processes is started from nothing, and not forked."""
+    """With `real`, each of its processes is a new one, not forked."""
     how: dict[str, Any] = {"env": environment(measured=measured, **more), "timeout": LONGEST}
     if real:
         return subprocess.run(words, capture_output=True, text=True, check=False, **how)
@@ -59,7 +59,7 @@ def run(
 
 
 def start(words: list[str], **more: str) -> fork_server.Popen:
-    """With all that it starts in a session of its own, so that they can be signalled together."""
+    """Start it and its children in their own session, so that they can be signalled together."""
     return fork_server.Popen(
         words,
         ranks=True,
@@ -72,7 +72,7 @@ def start(words: list[str], **more: str) -> fork_server.Popen:
 
 
 def steps_of(out_dir: Path) -> dict[int, StepEvent]:
-    """By iteration; of one that was done twice, the last."""
+    """The steps by iteration; if one was done twice, the last."""
     with open(out_dir / "ledger.jsonl", "rb") as file:
         return {each.iteration: each for each in read_ledger(file).events if isinstance(each, StepEvent)}
 
@@ -88,7 +88,7 @@ def weights_of(out_dir: Path) -> dict[str, torch.Tensor]:
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """With all that it started, should it still be there."""
+    """End it and everything it started, if it is still running."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -101,7 +101,7 @@ def wait_for(condition: Callable[[], Any], what: str) -> None:
 
 
 def patched(directory: Path, source: str) -> Path:
-    """A program that changes something of ours before it begins."""
+    """A program that patches our code before it runs."""
     path = directory / "patched.py"
     path.write_text(textwrap.dedent(source))
     return path

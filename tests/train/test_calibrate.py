@@ -1,4 +1,4 @@
-"""Real products, for moments."""
+"""Real matrix products, for a moment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .conftest import TINY, Recorder
 
 
 def test_the_products_are_those_of_a_step() -> None:
-    """6 FLOP for each weight that is multiplied and each token: forward 2, backward 4."""
+    """6 FLOPs for each multiplied weight and each token: 2 forward, 4 backward."""
     works = products(n_layer=3, n_embd=64, vocab_size=1000, rows=128)
     flops = sum(2 * a * b * c * work.times for work in works for a, b, c in work.sizes)
     assert flops == 6 * 128 * (3 * 12 * 64**2 + 1000 * 64)
@@ -42,7 +42,7 @@ def test_a_machine_is_measured_and_remembered(tmp_path: Path, monkeypatch: pytes
 def test_a_run_tells_its_share_of_what_was_measured(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At its end, and in its ledger, from which it is explained wherever that is read."""
+    """At its end, and in its ledger, so that it can be explained wherever that is read."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "here"))
     given: dict[str, Value] = {**TINY, "dataset": str(corpus), "max_iters": 4, "dtype": "float32"}
 

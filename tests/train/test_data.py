@@ -1,4 +1,4 @@
-"""Data that changes under a real run: an error with the file's name, and what was trained until then is saved."""
+"""Data that changes during a real run: an error names the file, and the progress so far is saved."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Meddling(Recorder):
 
 
 def run(corpus: Path, out: Path, listener: Recorder, **knobs: Value) -> None:
-    """A vocabulary that holds what a flipped bit makes of a token, and not the 50304 of data without a manifest."""
+    """With a vocabulary that includes a token with a flipped bit, not the 50304 of data without a manifest."""
     given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "max_iters": 200, "vocab_size": 600, **knobs}
     train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic())
 
@@ -72,7 +72,7 @@ def test_a_shard_that_changes_under_the_run(
     assert saved is not None
     assert 8 <= saved.step <= 14  # saved when it happened, and not at an evaluation
     assert saved.step == len(told.losses)
-    shard.write_bytes(before)  # and it goes on as if nothing had been
+    shard.write_bytes(before)  # it resumes as if nothing had happened
     after, whole = Recorder(), Recorder()
     last: dict[str, Value] = {"max_iters": 20}
     run(corpus, out, after, init_from="resume", **last)
@@ -98,7 +98,7 @@ def test_a_corpus_that_was_damaged_at_rest(corpus: Path, tmp_path: Path, split: 
 def test_validation_data_is_held_against_its_hashes_before_it_is_used(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However much it is: it is read once, at the start."""
+    """However large: it is read once, at the start."""
     monkeypatch.setattr(tokens, "_SMALL", 0)
     flip(corpus / "val-00000.bin")
     with pytest.raises(InputError, match=r"val-00000\.bin: is damaged"):
@@ -106,7 +106,7 @@ def test_validation_data_is_held_against_its_hashes_before_it_is_used(
 
 
 def drain(batches: Batches) -> None:
-    """The other thread needs a moment; if it found nothing for so long, it never will."""
+    """The other thread needs a moment; if it finds nothing for this long, it never will."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         batches.next()
@@ -122,7 +122,7 @@ def test_much_data_is_held_against_its_hashes_beside_training(corpus: Path, monk
     ) as batches:
         with pytest.raises(InputError, match="is damaged"):
             drain(batches)
-        with pytest.raises(InputError, match="is damaged"):  # and not: wait for ever
+        with pytest.raises(InputError, match="is damaged"):  # instead of waiting forever
             batches.next()
 
 
@@ -130,7 +130,7 @@ def test_much_data_is_held_against_its_hashes_beside_training(corpus: Path, monk
 
 
 def as_nanogpt_has_it(corpus: Path) -> Path:
-    """A byte in the middle of nowhere of which is in no sample."""
+    """A corpus in nanoGPT's format, so large that a byte between the samples is in none of them."""
     directory = corpus.parent / "raw"
     directory.mkdir()
     for split in ("train", "val"):
@@ -222,7 +222,7 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.parametrize("when", ["scan", "steps"])
 def test_a_file_that_is_cut_under_a_process(when: str, tmp_path: Path) -> None:
-    """A mapping of it would end the process with a signal."""
+    """If it were mapped, a signal would end the process."""
     corpus, out = tmp_path / "corpus", tmp_path / "out"
     corpus.mkdir()
     for split in ("train", "val"):

@@ -1,4 +1,4 @@
-"""eval_only: a measurement, which leaves everything as it is."""
+"""eval_only: a measurement that changes nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def evaluated(corpus: Path, out: Path, **knobs: Value) -> tuple[int, float]:
-    """Of which step, and the loss. What is in `out` stays as it was, names, bytes and times."""
+    """The evaluated step and its loss. Nothing in `out` changes: names, bytes and times."""
     before = (contents(out), [(path, path.stat().st_mtime_ns) for path in sorted(out.rglob("*"))])
     outcome, told = run(corpus, out, eval_only=True, **knobs)
     assert (contents(out), [(path, path.stat().st_mtime_ns) for path in sorted(out.rglob("*"))]) == before

@@ -1,4 +1,4 @@
-"""What can happen inside a step, made to happen in real runs: no finite loss, no data."""
+"""Faults inside a step, provoked in real runs: a loss that is not finite, missing data."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def infinite_gradient(loss: torch.Tensor) -> torch.Tensor:
 
 
 class Faulty:
-    """Spoils the loss of the given steps, each `times` often, and looks at the weights before and after every step."""
+    """Spoils the loss of the given steps, each `times` times, and checks the weights before and after every step."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, fault: Fault, steps: Collection[int], times: int = 1) -> None:
         self._left = dict.fromkeys(steps, times)
@@ -79,7 +79,7 @@ def _everything(loop: Loop) -> dict[str, torch.Tensor]:
 
 
 def unfused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a Mac, where the host has to look."""
+    """As on a Mac, where the host has to check."""
     real = setup.make_optimizer
 
     def make(*given: Any, **how: Any) -> torch.optim.Optimizer:
@@ -108,7 +108,7 @@ def unfused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_step_that_is_not_finite_leaves_no_trace(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault, knobs: dict[str, Value]
 ) -> None:
-    """Weights, averages and AdamW's count of steps: bit by bit as they were."""
+    """Weights, averages and AdamW's step count are bit-identical."""
     if "unfused" in knobs:
         unfused(monkeypatch)
     faulty = Faulty(monkeypatch, fault, [4])
@@ -137,7 +137,7 @@ def test_a_scale_that_is_too_high_is_no_fault(corpus: Path, tmp_path: Path, monk
 def test_a_loss_that_is_not_finite_is_a_fault_in_float16_too(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the gradients do not show it."""
+    """Even if the gradients do not show it."""
     faulty = Faulty(monkeypatch, infinite_loss, [4])
     monkeypatch.setattr(settings, "pick_dtype", lambda *_, **__: ("float16", "as on a card"))
     _, told = run(corpus, tmp_path / "out", max_iters=8)
@@ -201,7 +201,7 @@ def test_without_a_checkpoint_it_begins_anew(corpus: Path, tmp_path: Path, monke
 def test_no_checkpoint_is_made_of_a_moment_that_may_be_bad(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is due at 5, in the middle of the faults, and made as soon as they are over."""
+    """It is due at 5, in the middle of the faults, and is saved as soon as they are over."""
     Faulty(monkeypatch, nan_loss, [3, 4, 6])
     _, told = run(corpus, tmp_path / "out", max_iters=12)
     assert [each.iteration for each in told.all("checkpoint")] == [6, 10, 13]
@@ -239,7 +239,7 @@ def test_a_second_time_it_stops_and_keeps_the_evidence(
 def test_the_evidence_names_the_weights_whose_gradients_are_not_finite(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A layer that gives infinite gradients in every pass, as a kernel that is broken would."""
+    """A layer that gives infinite gradients in every pass, like a broken kernel."""
     real = GPT.forward
 
     def forward(model: GPT, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -259,7 +259,7 @@ def test_the_evidence_names_the_weights_whose_gradients_are_not_finite(
 
 
 def test_a_later_fault_is_another_one(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is a checkpoint behind the step that failed the first time."""
+    """There is a checkpoint after the step that failed the first time."""
     Faulty(monkeypatch, nan_loss, [3, 4, 5, 12, 13, 14])
     outcome, _ = run(corpus, tmp_path / "out")
     assert outcome.reason == "finished"

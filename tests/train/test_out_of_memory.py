@@ -44,7 +44,7 @@ def test_the_allocator_of_this_machine_says_so_too() -> None:
 
 
 def test_an_attempt_in_vain_keeps_nothing_alive() -> None:
-    """A traceback would hold the frame, and the frame the activations."""
+    """A traceback would keep the frame alive, and the frame the activations."""
     kept: list[weakref.ref[torch.Tensor]] = []
 
     def fail() -> None:
@@ -103,7 +103,7 @@ def test_only_a_card_can_be_limited(device: str) -> None:
 
 
 def test_a_limited_machine_still_knows_its_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A card of 24 GiB with 0.5 GiB in use: what CUDA itself takes is part of the limit."""
+    """A card of 24 GiB with 0.5 GiB in use: CUDA's own memory counts towards the limit."""
     fractions = []
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (int(23.5 * 2**30), 24 << 30))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _device: 0)

@@ -1,4 +1,4 @@
-"""Names of torch's that may be gone one day: each in one place, and with a plain way that gives the same."""
+"""torch's private names, which may disappear: each is used in one place, with a plain fallback that gives the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several processes that talk through gloo: the same tokens, the same losses, whatever their number."""
+"""Several processes that communicate through gloo: the same tokens and losses, whatever their number."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .processes import assert_same_run, command, patched, run, steps_of, torchru
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_the_number_of_ranks_changes_nothing(shared_corpus: Path, alone: Path, tmp_path: Path, ranks: int) -> None:
-    """Two of them from nothing."""
+    """Two of them as new processes."""
     out_dir = tmp_path / "out"
     words = torchrun(ranks, *command(out_dir, shared_corpus), script=patched(tmp_path, COUNTING))
     done = run(words, measured=ranks == 2, real=ranks == 2, MARK=str(tmp_path))
@@ -44,7 +44,7 @@ def test_the_number_of_ranks_changes_nothing(shared_corpus: Path, alone: Path, t
 def test_shards_train_alike_and_go_on_with_one_and_with_four_ranks(
     shared_corpus: Path, alone: Path, tmp_path: Path
 ) -> None:
-    """Two ranks begin, one goes on, four end: every part of every tensor finds its place."""
+    """Two ranks start, one continues, four finish: every part of every tensor finds its place."""
     out_dir = tmp_path / "out"
     begun = run(torchrun(2, *command(out_dir, shared_corpus, parallel="fsdp", max_iters=8)))
     assert begun.returncode == 0, begun.stderr
@@ -126,7 +126,7 @@ def test_what_a_restarted_process_does() -> None:
     assert elastic(given, Ranks(), has_checkpoint=True) == given
     again = Ranks(restarts=1)
     assert elastic(given, again, has_checkpoint=True)["init_from"] == "resume"
-    assert elastic(given, again, has_checkpoint=False) == given  # which begins anew, and keeps what is there
+    assert elastic(given, again, has_checkpoint=False) == given  # then it starts over, and keeps what is there
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no hanging up here")
@@ -150,7 +150,7 @@ def test_the_agent_passes_hanging_up_on_but_not_under_nohup(monkeypatch: pytest.
 
 
 def test_accumulation_is_shared_by_all_ranks() -> None:
-    """The rule that nanoGPT has, with a word of why."""
+    """nanoGPT's rule, with an explanation."""
     from nanopace.config import TrainConfig
     from nanopace.train.plan.settings import _check  # what every plan goes through
 

@@ -1,4 +1,4 @@
-"""Several processes, and one of them lags, dies, is interrupted, fails or leaves: it happens to all."""
+"""Several processes, one of which lags, dies, is interrupted, fails or exits: it affects all of them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_loss_of_one_rank_that_is_not_finite_takes_all_of_them_back(shared_cor
 
 
 def test_a_rank_leaves_while_another_is_still_busy(tmp_path: Path) -> None:
-    """A thread of gloo's has a tensor to drop, which takes Python's lock, while the group waits for that thread."""
+    """A gloo thread has to free a tensor, which needs the GIL, while the group waits for that thread."""
     done = run(torchrun(2, script=patched(tmp_path, LEAVING)), measured=False)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["0 has left", "1 has left"]

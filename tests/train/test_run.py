@@ -71,7 +71,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome, Recor
 
 @pytest.fixture
 def finished(once: tuple[Path, Outcome, Recorder], tmp_path: Path) -> tuple[Path, Outcome, Recorder]:
-    """A run with its files, which may be changed: they are the test's own."""
+    """A run with its own copy of files, which may be changed."""
     out, outcome, told = once
     shutil.copytree(out, tmp_path / "out")
     return tmp_path / "out", outcome, told
@@ -124,11 +124,11 @@ def test_what_rows_leave_out_is_told_in_the_end(finished: tuple[Path, Outcome, R
 def test_where_nobody_saves_no_state_is_put_together(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes longer than the smallest steps, and grows with the losses since the last evaluation."""
+    """That takes longer than the smallest steps, and grows with the losses since the last evaluation."""
     asked: list[int] = []
     monkeypatch.setattr(Loop, "_state", lambda _, step: asked.append(step) or {})
     run(corpus, tmp_path / "out", save_interval=-1, max_iters=12, eval_interval=6)
-    assert set(asked) <= {6, 12, 13}  # at evaluations and at the end, where nobody notices
+    assert set(asked) <= {6, 12, 13}  # at evaluations and at the end, where it does not matter
 
 
 def test_the_analyst_reads_the_same_wall_clock(finished: tuple[Path, Outcome, Recorder]) -> None:
@@ -140,7 +140,7 @@ def test_the_analyst_reads_the_same_wall_clock(finished: tuple[Path, Outcome, Re
 
 @pytest.mark.parametrize("at", [3, 5, 11])
 def test_a_resumed_run_is_the_same_run(corpus: Path, tmp_path: Path, at: int) -> None:
-    """Bit by bit: losses, evaluations, weights, averages, although dropout draws numbers all the time."""
+    """Bit by bit: losses, evaluations, weights, averages, although dropout keeps drawing numbers."""
     _, whole = run(corpus, tmp_path / "whole")
     stopped, before = run(corpus, tmp_path / "cut", Stopping(at))
     assert stopped.reason == "interrupted"
@@ -166,7 +166,7 @@ def test_a_seed_decides_everything(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_accumulation_is_one_large_batch(corpus: Path, tmp_path: Path) -> None:
-    """The mean over micro-batches, in loss and in gradient: the split changes nothing but rounding."""
+    """Loss and gradient are means over micro-batches: the split changes nothing but rounding."""
     _, parts = run(corpus, tmp_path / "parts", dropout=0.0, batch_size=2, gradient_accumulation_steps=4)
     _, whole = run(corpus, tmp_path / "whole", dropout=0.0, batch_size=8, gradient_accumulation_steps=1)
     assert list(parts.losses.values()) == pytest.approx(list(whole.losses.values()), abs=2e-3)
@@ -208,7 +208,7 @@ def test_the_save_interval_is_its_own(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_the_best_is_kept_apart(corpus: Path, tmp_path: Path) -> None:
-    """It gets worse after a learning rate that is far too high sets in."""
+    """The loss gets worse once a learning rate that is far too high sets in."""
     _, told = run(corpus, tmp_path / "out", learning_rate=0.9, min_lr=0.0, warmup_iters=18, keep_last=1, max_iters=30)
     best = min(told.all("eval"), key=lambda each: each.val).iteration
     kept = {path.name for path in (tmp_path / "out" / "checkpoints").iterdir()}
@@ -219,7 +219,7 @@ def test_evaluate_and_leave(corpus: Path, tmp_path: Path) -> None:
     outcome, told = run(corpus, tmp_path / "out", eval_only=True, eval_train="steps")
     assert (outcome.reason, outcome.iteration, outcome.checkpoint) == ("finished", 0, None)
     (report,) = told.all("eval")
-    assert report.train == pytest.approx(report.val, abs=0.1)  # as nanoGPT does: there are no steps to tell of
+    assert report.train == pytest.approx(report.val, abs=0.1)  # as in nanoGPT: there are no steps to report
     assert report.train_steps is None
     assert not told.all("step")
 

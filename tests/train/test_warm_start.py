@@ -114,7 +114,7 @@ def test_where_the_compiler_is_imported_already_torch_stays_as_it_is(monkeypatch
 
 
 def test_another_torch_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that has no such methods, or none that tell the compiler anything."""
+    """A torch without such methods, or whose methods tell the compiler nothing."""
     monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
     monkeypatch.setattr(torch.optim, "Optimizer", object)
     monkeypatch.setattr(torch.optim.Adam, "step", torch.optim.SGD.zero_grad)
@@ -133,6 +133,6 @@ torch.compile(torch.nn.Linear(2, 2))
 
 
 def test_nobody_compiles_while_the_compiler_is_being_imported() -> None:
-    """Two threads in the circle of its imports end in a deadlock, or in modules that are half there."""
+    """Two threads in its circular imports end in a deadlock or in half-initialised modules."""
     done = subprocess.run([sys.executable, "-c", COMPILES], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

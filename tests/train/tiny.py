@@ -1,4 +1,4 @@
-"""A small model with weights that are all different from their initial values, and checkpoints of it."""
+"""A small model whose weights all differ from their initial values, and checkpoints of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHAPE = ModelShape(n_layer=2, n_head=2, n_embd=16, vocab_size=300, block_size=12
 
 
 def tiny_model(shape: ModelShape = SHAPE, seed: int = 0) -> GPT:
-    """In eval mode, with no bias left at zero and no norm left at one, so that a weight that is left out shows."""
+    """In eval mode, with no bias at zero and no norm at one, so that a missing weight shows."""
     torch.manual_seed(seed)
     model = GPT(shape).eval()
     with torch.no_grad():
@@ -35,7 +35,7 @@ def tiny_weights(shape: ModelShape = SHAPE, *, step: int = 7) -> Pretrained:
 
 @st.composite
 def any_weights(draw: st.DrawFn) -> Pretrained:
-    """Of every kind that a file has to keep apart."""
+    """Weights of every kind that a file has to distinguish."""
     bias, activation = draw(st.booleans()), draw(st.sampled_from(["gelu", "gelu_tanh"]))
     dtype = draw(st.sampled_from([torch.float32, torch.bfloat16, torch.float16]))
     made = tiny_weights(
@@ -45,7 +45,7 @@ def any_weights(draw: st.DrawFn) -> Pretrained:
 
 
 def same_weights(a: Pretrained, b: Pretrained) -> bool:
-    """Bit for bit, and by the same names."""
+    """Whether they are bit-identical, with the same names."""
     return a.weights.keys() == b.weights.keys() and all(
         torch.equal(each, b.weights[name]) and each.dtype == b.weights[name].dtype for name, each in a.weights.items()
     )

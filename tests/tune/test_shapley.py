@@ -43,7 +43,7 @@ def test_of_a_single_change_it_is_a_t_test_of_two_means() -> None:
 
 @pytest.mark.parametrize("count", [3, 6])  # all combinations, and those along some orders
 def test_a_knob_without_effect_is_found_to_have_none_about_19_times_in_20(count: int) -> None:
-    """And the interval of one with an effect holds it as often."""
+    """And the interval of a knob with an effect contains it as often."""
     players, draw = NAMES[:count], random.Random(7)
     orders = drawn_orders(players, 8, 3) if count > 4 else []
     held = {"a": 0, "b": 0}

@@ -1,4 +1,4 @@
-"""The cases as results made by hand, and how the views print them."""
+"""The cases as hand-made results, and how the views print them."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def case_1(name: str = "train.log") -> Diagnosis:
 
 
 def case_2() -> Comparison:
-    """Two runs of which one is twice as wide, on a known card."""
+    """Two runs on a known card, one twice as wide."""
     a, b = case_1("narrow.log"), case_1("wide.log")
     facts = {"parameters": Fact(40_550_000, "log"), "tokens_per_iteration": Fact(524_288, "inferred", "batch_shape")}
     a = dataclasses.replace(

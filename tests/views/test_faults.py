@@ -1,4 +1,4 @@
-"""What befell a run, from a ledger on the disk to every report in every language."""
+"""What happened to a run, from a ledger on disk to every report in every language."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SAID = (
 
 
 def everything() -> list[Event]:
-    """A run that nothing was spared."""
+    """A run with every kind of fault."""
     config = {"batch_size": 16, "gradient_accumulation_steps": 4, "block_size": 256, "learning_rate": 0.0006}
     begin = RunEvent("2026-01-01T00:00:00+00:00", "0.4.0", {**config, "parallel": "fsdp"}, world_size=4)
 

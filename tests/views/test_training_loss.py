@@ -1,5 +1,5 @@
-"""Two losses go by the name of training loss: nanoGPT's second pass, and the mean of the past steps, which lags behind
-the model and has dropout in it. Each has its name wherever it is shown, and they are never held against each other."""
+"""Two losses are called training loss: nanoGPT's second pass, and the mean of past steps, which lags behind the model
+and includes dropout. Each is named wherever it is shown, and they are never compared with each other."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_over_fitting_says_what_it_rests_on(tmp_path: Path, language: str) -> No
 
 
 def test_a_comparison_does_not_look_at_them(tmp_path: Path) -> None:
-    """One run has a second pass and the other has not: whatever these losses are, all that is said stays the same."""
+    """One run has a second pass and the other does not: whatever these losses are, the comparison stays the same."""
     second = open_run(log(tmp_path / "second", of_steps=False))
     told: list[list[object]] = []
     for lag in (0.3, 5.0):

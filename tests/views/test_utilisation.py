@@ -1,4 +1,4 @@
-"""What every view says of the card: a share, a range, or nothing; never a zero that nobody measured."""
+"""What every view says about the card: a share, a range, or nothing; never a zero that was not measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalogues: complete, compiled, and chosen as a person expects."""
+"""The catalogues: complete, compiled, and chosen as users expect."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_translation_names_the_values_of_its_text(catalogs: ModuleType, langua
 
 
 def test_no_sentence_is_the_same_in_two_languages(catalogs: ModuleType) -> None:
-    """Words and units may be; whole sentences were filed under the wrong language."""
+    """Words and units may be; equal sentences would be in the wrong language."""
     said: dict[str, tuple[str, str]] = {}
     for language in OTHERS:
         for message in catalogs.read(language):

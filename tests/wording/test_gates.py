@@ -1,4 +1,4 @@
-"""Every code of `nanopace gate` has its sentence in every language, with the numbers that it should have."""
+"""Every code of `nanopace gate` has a sentence in every language, with the right numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our numbers against Babel's, which knows every language's form."""
+"""Our numbers compared with Babel's, which knows every language's format."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_decimals_are_babels(language: str, x: int, digits: int) -> None:
     st.sampled_from(LANGUAGES),
 )
 def test_any_decimal_is_babels(x: float, digits: int, language: str) -> None:
-    rounded = float(f"{x:.{digits}f}") + 0.0  # nought has no sign here
+    rounded = float(f"{x:.{digits}f}") + 0.0  # zero has no sign here
     assert decimal(rounded, FORMS[language], digits) == babel_decimal(rounded or 0.0, language, digits)
 
 

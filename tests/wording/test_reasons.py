@@ -1,4 +1,4 @@
-"""Every reason and every note that `recommend` can give has its sentence, and no other has one."""
+"""Every reason and note that `recommend` can give has a sentence, and there are no others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nanopace.wording.template import placeholders
 
 
 def texts_in(module: object) -> set[str]:
-    """Every string of a module's source."""
+    """Every string in a module's source."""
     tree = ast.parse(Path(str(vars(module)["__file__"])).read_text(encoding="utf-8"))
     return {
         str(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)

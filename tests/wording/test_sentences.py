@@ -1,4 +1,4 @@
-"""Every finding has a sentence in every language, and each says the numbers that it should."""
+"""Every finding has a sentence in every language, with the right numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAY_BE_NONE = {"evaluation_rows": "interval", "mfu_zero": "achieved_tflops", "lo
 
 
 def forms(template: Template, language: str) -> list[tuple[str, str]]:
-    """English and translated text of each form of a template."""
+    """The English and translated text of each form of a template."""
     catalog = words(language)._catalog
     if template.many is None:
         return [(template.one, catalog.gettext(template.one))]
@@ -38,7 +38,7 @@ def forms(template: Template, language: str) -> list[tuple[str, str]]:
 
 
 def example(code: str) -> dict[str, object]:
-    """A value for each number of a finding, of the type that its name asks for."""
+    """A value for each number of a finding, of the type that its name implies."""
     texts = {"knob", "used", "other", "missing", "knobs", "faster", "slower", "better", "worse", "early", "late"}
     texts |= {"leader", "follower", "card_name", "a_dataset", "b_dataset", "iterations"}
     return {name: f"<{name}>" if name in texts else 7 for name in FINDINGS[code]}
@@ -100,7 +100,7 @@ def test_one_is_not_said_as_many() -> None:
     assert one.startswith("1 of 7 rows is slow")
     assert english.finding("evaluation_rows", example("evaluation_rows")).startswith("7 of 7 rows are slow")
     none_in_french = words("fr").finding("hidden_evaluations", example("hidden_evaluations") | {"hidden": 0})
-    assert "évaluation sur" in none_in_french  # French counts nought as one
+    assert "évaluation sur" in none_in_french  # French treats zero as singular
 
 
 def test_case_1_reads_as_it_should() -> None:

@@ -1,4 +1,4 @@
-"""One term per thing in every language, as docs/terms.md has them."""
+"""One term per thing in every language, as listed in docs/terms.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIXED = "\u00a0"
 
 
 def table(head: str) -> list[list[str]]:
-    """The rows of the page's table with that first heading."""
+    """The rows of the page's table whose first heading is this."""
     lines = PAGE.split(f"| {head} |")[1].splitlines()[2:]
     ends = next(number for number, line in enumerate(lines) if not line.startswith("|"))
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[:ends]]
@@ -28,7 +28,7 @@ FORBIDDEN = {row[0]: re.split(r"\s*, (?=\S)", row[1]) for row in table("language
 
 
 def prose(text: str) -> str:
-    """Without what is typed as it is: placeholders, flags, knobs and paths."""
+    """The text without what is typed literally: placeholders, flags, knobs and paths."""
     typed = (
         r"\{[^{}]*\}\w*|--[\w-]+|\S*[_=]\S*|https?://\S+|\(\?P<\S+|\w+\.(?:pkl|pt|json\w*|log|compile)\b"
         r"|val loss|nanopace \w+|named \w+"

@@ -1,1 +1,1 @@
-"""What `make mutate` is made of: mutants of a source file, which tests can notice them, and running those tests."""
+"""The parts of `make mutate`: mutants of a source file, the tests that can notice them, and running those tests."""

@@ -1,4 +1,4 @@
-"""Tests run in a forked child, in a copy of the tree: torch is imported once, here, and not once for every mutant."""
+"""Runs tests in a forked child, in a copy of the tree: torch is imported once here, not once per mutant."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ HEAVY = (
     "torch",
     "safetensors.torch",
 )
-MEMORY = 6 << 30  # bytes of one child: a mutant may fill a list for ever
-NOTHING_NOTICED = (0, 5)  # pytest's exit codes: all passed, and nothing to run
+MEMORY = 6 << 30  # bytes per child: a mutant may fill a list forever
+NOTHING_NOTICED = (0, 5)  # pytest's exit codes for "all passed" and "nothing to run"
 
 
 def load_once() -> None:
-    """Everything heavy that is not ours. Nothing of nanopace: the child imports that, with the mutant in it."""
+    """Import everything heavy except nanopace itself: the child imports that, with the mutant in it."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     for name in HEAVY:
         with contextlib.suppress(ImportError):
@@ -41,7 +41,7 @@ def load_once() -> None:
 
 
 def copy_tree(root: Path, to: Path) -> None:
-    """What git knows of, or would: a build, a virtual environment or data are not needed."""
+    """Copy the files that git tracks or would track, without builds, virtual environments or data."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=root,
@@ -56,17 +56,17 @@ def copy_tree(root: Path, to: Path) -> None:
 
 @dataclass
 class Child:
-    """A forked process that works in a copy of the tree, and by when it has to be done."""
+    """A forked process that works in a copy of the tree, and its deadline."""
 
     pid: int
     began: float
     deadline: float
 
     def poll(self) -> int | None:
-        """Its exit code, or None as long as it runs; a negative one where it had to be killed."""
+        """Its exit code, negative if it had to be killed; None while it runs."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         if pid:
-            self.kill()  # what it started and left behind
+            self.kill()  # any processes it left behind
             return os.waitstatus_to_exitcode(status)
         if time.monotonic() < self.deadline:
             return None
@@ -80,7 +80,7 @@ class Child:
 
 
 def fork(copy: Path, work: Callable[[], int], seconds: float) -> Child:
-    """Let `work` run in `copy`, with nothing of what it prints in sight."""
+    """Run `work` in `copy`; its output goes to a log file."""
     began = time.monotonic()
     pid = os.fork()
     if pid:
@@ -109,7 +109,7 @@ def fork(copy: Path, work: Callable[[], int], seconds: float) -> Child:
 
 
 def run_pytest(copy: Path, arguments: list[str], plugin: object) -> int:
-    """In a child. Its directories for tests go with it, and nothing is kept for a next time."""
+    """Run pytest in a child. Its temporary directories are removed, and nothing is cached."""
     import pytest
 
     space = copy.parent / f"{copy.name}.tmp"
@@ -120,12 +120,12 @@ def run_pytest(copy: Path, arguments: list[str], plugin: object) -> int:
         shutil.rmtree(space, ignore_errors=True)
 
 
-Request = tuple[Callable[[], int], float]  # what a child is to do, and within how many seconds
-Job = Generator[Request, int, None]  # asks for children, one after the other, and hears their exit codes
+Request = tuple[Callable[[], int], float]  # a child's work, and its limit in seconds
+Job = Generator[Request, int, None]  # requests children one after another, and receives their exit codes
 
 
 def run_all(jobs: Iterable[Callable[[Path], Job]], copies: list[Path], tick: Callable[[], None]) -> None:
-    """Each job in a copy of its own as long as it lasts; `tick` is called all the while, and after each job."""
+    """Run each job in its own copy; `tick` is called continually, and after each job."""
     waiting, free = iter(jobs), list(copies)
     running: list[tuple[Job, Child, Path]] = []
     more = True

@@ -1,6 +1,6 @@
-"""Which functions each test runs, and how long it takes: measured once, a file of tests at a time, and kept.
+"""Measures which functions each test runs and how long it takes, once per test file, and keeps the results.
 
-Functions, not lines: they stay true when a file is edited. What a test starts as another process counts, too."""
+Functions rather than lines, because they stay valid when a file is edited. Processes that a test starts count, too."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mutation.children import run_pytest
 from mutation.operators import Mutant, functions_of
 
 PACKAGE = Path("src/nanopace")
-FILE_S = 0.3  # what it takes to collect one more file of tests
+FILE_S = 0.3  # to collect one more test file
 SETTINGS = """[run]
 source = {source}
 data_file = {data}
@@ -34,12 +34,12 @@ disable_warnings = module-not-imported, no-data-collected, module-not-measured
 class TestMap:
     """The tests that pass without a mutant."""
 
-    seconds: dict[str, float] = field(default_factory=dict)  # of each test
+    seconds: dict[str, float] = field(default_factory=dict)  # per test
     runs: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))  # function: tests
     modules: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # path: tests
 
     def tests_for(self, mutant: Mutant, budget: float) -> tuple[list[str], list[str]]:
-        """Those of the file that has the module's name, and then the quickest others, up to `budget` seconds."""
+        """The tests in the file named after the module, and then the quickest others, up to `budget` seconds."""
         able = self.modules[mutant.path]
         if mutant.function and (runs := self.runs.get(f"{mutant.path}:{mutant.function}")):
             able = set(runs)
@@ -74,14 +74,14 @@ def is_fresh(cache: Path, root: Path, file: str) -> bool:
 
 
 def measure(copy: Path, cache: Path, file: str) -> int:
-    """Run a file of tests, in a child, and write down what each test ran."""
+    """Run a test file in a child, and record what each test ran."""
     data = copy.parent / f"{copy.name}.coverage"
     data.mkdir(exist_ok=True)
     for old in data.iterdir():
         old.unlink()
     settings = data / "settings"
     settings.write_text(SETTINGS.format(source=copy / PACKAGE, data=data / "lines"))
-    os.environ["COVERAGE_PROCESS_START"] = str(settings)  # for what a test starts
+    os.environ["COVERAGE_PROCESS_START"] = str(settings)  # for processes that a test starts
     measuring = coverage.Coverage(config_file=str(settings))
     coverage.Coverage.current = lambda: None  # type: ignore[method-assign] # conftest would pause it for long tests
     recorder = _Recorder(measuring)
@@ -95,7 +95,7 @@ def measure(copy: Path, cache: Path, file: str) -> int:
 
 
 def leave_out(copy: Path, cache: Path, file: str) -> None:
-    """A file of tests that takes too long, or ends Python."""
+    """Record a test file that takes too long, or crashes Python, as empty."""
     _write(copy, cache, file, {}, {})
 
 
@@ -108,7 +108,7 @@ def _write(copy: Path, cache: Path, file: str, seconds: dict[str, float], runs: 
 
 
 class _Recorder:
-    """A plugin of pytest: tells coverage which test runs, and remembers how each went."""
+    """A pytest plugin that tells coverage which test runs, and records the results."""
 
     def __init__(self, measuring: coverage.Coverage) -> None:
         self.measuring = measuring

@@ -1,4 +1,4 @@
-"""Put a mutant into a copy of the tree, and see whether a test notices."""
+"""Puts a mutant into a copy of the tree to see whether a test notices it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,18 @@ from mutation.children import NOTHING_NOTICED, Job, Request, run_pytest
 from mutation.coverage_map import PACKAGE, TestMap
 from mutation.operators import Mutant
 
-_TIMES = count(
-    1_000_000_000
-)  # seconds: no two mutants have the same, else Python would take one's bytecode for the other's
+_TIMES = count(1_000_000_000)  # seconds: unique per mutant, or Python would reuse another mutant's bytecode
 Noticing = Generator[Request, int, tuple[bool, str]]  # whether the mutant is killed, and by what
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a mutant, as it is kept in the file of results."""
+    """What became of a mutant, as stored in the results file."""
 
     key: str
     number: int
     killed: bool
-    by: str  # the test that failed, "too long", or, of a survivor, how many tests ran
+    by: str  # the test that failed, "too long", or, for a survivor, how many tests ran
 
     def write(self, file: IO[str]) -> None:
         file.write(json.dumps(vars(self)) + "\n")
@@ -40,7 +38,7 @@ Tell = Callable[[Verdict], None]
 
 
 def read_verdicts(file: Path) -> dict[str, Verdict]:
-    """The latest one of each mutant; a line that was cut short does not count."""
+    """The latest verdict on each mutant; a truncated line does not count."""
     found: dict[str, Verdict] = {}
     for line in file.read_text().splitlines() if file.exists() else ():
         try:
@@ -52,7 +50,7 @@ def read_verdicts(file: Path) -> dict[str, Verdict]:
 
 
 def judge(mutant: Mutant, tests: TestMap, budget: float, patience: float, tell: Tell) -> Callable[[Path], Job]:
-    """A job that runs the tests of the module's own file first, and then the others that run the function."""
+    """A job that runs the module's own test file first, and then the other tests that run the function."""
 
     def job(copy: Path) -> Job:
         file = copy / PACKAGE / mutant.path
@@ -87,7 +85,7 @@ def _noticed(copy: Path, tests: TestMap, rounds: tuple[list[str], ...], patience
 
 
 class _Chosen:
-    """A plugin of pytest: only these tests, and the name of the first that fails."""
+    """A pytest plugin that runs only these tests, and records the first that fails."""
 
     def __init__(self, tests: set[str], failed: Path) -> None:
         self.tests, self.failed = tests, failed

@@ -1,4 +1,4 @@
-"""The mutants of a source file: one comparison, constant, operator or statement changed, and nothing else."""
+"""Makes the mutants of a source file: each changes one comparison, constant, operator or statement."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Mutant:
     """One change: the bytes from `start` to `end` of the file become `new`."""
 
     path: str  # below src/nanopace
-    function: str  # its qualified name; "" for what runs when the module is imported
+    function: str  # its qualified name; "" for code that runs on import
     number: int  # of the line
-    line: str  # its text, without what surrounds it
+    line: str  # its text, stripped
     start: int
     end: int
     old: str
     new: str
-    nth: int = 0  # of the same change in the same line text of the file
+    nth: int = 0  # among equal changes in equal lines of the file
 
     @cached_property
     def change(self) -> str:
@@ -56,7 +56,7 @@ class Mutant:
 
     @property
     def key(self) -> str:
-        """The same as long as the line and the change are, wherever in the file they move to."""
+        """Stays the same as long as the line and the change do, wherever they move in the file."""
         return f"{self.path} | {self.line} | {self.change} | {self.nth}"
 
     def apply(self, source: bytes) -> bytes:
@@ -64,7 +64,7 @@ class Mutant:
 
 
 def mutants_of(path: str, source: bytes, lines: Collection[str] | None = None) -> list[Mutant]:
-    """All of them that Python still compiles, each with a key of its own; of these lines only, if they are given."""
+    """All mutants that Python can compile, each with its own key; if `lines` are given, only of those."""
     found: list[Mutant] = []
     seen: dict[str, int] = {}
     whole = ast.dump(ast.parse(source))
@@ -82,7 +82,7 @@ def mutants_of(path: str, source: bytes, lines: Collection[str] | None = None) -
 
 
 def functions_of(source: bytes) -> dict[int, str]:
-    """Which function's body each line belongs to; a line of no body is not among them."""
+    """The function whose body contains each line; other lines are left out."""
     lines: dict[int, str] = {}
 
     def visit(node: ast.AST, name: str) -> None:
@@ -100,8 +100,8 @@ def functions_of(source: bytes) -> dict[int, str]:
 
 
 class _Walk:
-    """Goes through the tree. Annotations, docstrings and what only type checkers run are left alone, and so are
-    assertions and `strict=` of zip, which say what cannot be, and the message of an exception."""
+    """Walks the tree. Leaves alone annotations, docstrings and code for type checkers, assertions and zip's `strict=`,
+    which state what cannot happen, and the messages of exceptions."""
 
     def __init__(self, path: str, source: bytes) -> None:
         self.path, self.source = path, source
@@ -165,7 +165,7 @@ class _Walk:
                 yield self._mutant(self._start(test), self._end(test), "False")
 
     def _between(self, left: ast.expr, right: ast.expr, new: str) -> Iterator[Mutant]:
-        """The operator between two operands; brackets and line breaks may stand there, too."""
+        """Change the operator between two operands; there may also be brackets and line breaks."""
         start, stop = self._end(left), self._start(right)
         if sign := SIGN.search(self.source, start, stop):
             yield self._mutant(sign.start(), sign.end(), new)

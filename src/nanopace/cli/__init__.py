@@ -1,4 +1,4 @@
-"""The command line: `main.py` finds the module in `commands/` that is asked for, and imports no other.
+"""The command line: `main.py` finds the requested module in `commands/` and imports no other.
 
-What commands share is here; what a person sees while something runs is in `display/`.
+Code shared by commands is here; what users see while something runs is in `display/`.
 """

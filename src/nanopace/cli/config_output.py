@@ -1,4 +1,4 @@
-"""Commands that end with a config: where it goes, and that it does."""
+"""For commands that produce a config: where it is written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def add_answer(parser: argparse.ArgumentParser, config: str) -> None:
 
 
 def check_answer(args: argparse.Namespace) -> None:
-    """Complain of a target before anything is computed."""
+    """Check the target before anything is computed."""
     if args.write is not None:
         from nanopace.tune.recommend.config_file import check_target
 
@@ -33,7 +33,7 @@ def check_answer(args: argparse.Namespace) -> None:
 
 
 def write_answer(args: argparse.Namespace, text: str, words: Words) -> None:
-    """Write the config, and say so unless the answer is JSON."""
+    """Write the config, and report it unless the answer is JSON."""
     from nanopace.tune.recommend.config_file import write_config
 
     write_config(args.write, text, overwrite=args.overwrite)

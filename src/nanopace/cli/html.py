@@ -1,4 +1,4 @@
-"""Writing a page to a file: all of it or nothing, and never over something that is not a page. And opening it."""
+"""Write a page to a file, completely or not at all, and never over anything that is not a page; and open it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def report_page(
     results: Sequence[Diagnosis] | Sequence[Comparison], words: Words, command_line: Sequence[str] | None
 ) -> str:
-    """The page of what `explain` or `compare` found, with its date and the command that made it."""
+    """The page for the results of `explain` or `compare`, with its date and the command that made it."""
     import shlex
     from datetime import datetime
 
@@ -37,8 +37,8 @@ def report_page(
 
 
 def temporary_target() -> str:
-    """For a page without a name of its own: a file that nobody else can have put there. It stays until the system
-    clears its temporary files."""
+    """For a page without a file name: a file that nobody else can have created. It stays until the system clears its
+    temporary files."""
     import tempfile
 
     try:
@@ -48,7 +48,7 @@ def temporary_target() -> str:
 
 
 def open_in_browser(path: str) -> bool:
-    """Whether a browser could be asked to open the page."""
+    """Open the page; return whether a browser could be asked to."""
     import webbrowser
 
     try:
@@ -58,7 +58,7 @@ def open_in_browser(path: str) -> bool:
 
 
 def check_target(path: str) -> None:
-    """Whether a page may be written there. `--html a.log b.log` is a slip, and must not cost a log."""
+    """Check that a page may be written there. `--html a.log b.log` is a slip and must not destroy a log."""
     if os.path.isdir(path):
         raise InputError("--html {path}: is a directory; name a file, such as report.html", path=path)
     if not os.path.isdir(os.path.dirname(path) or "."):
@@ -78,12 +78,12 @@ def check_target(path: str) -> None:
 
 
 def write_page(path: str, page: str) -> None:
-    """Whoever looks meanwhile sees the old page or the new one."""
+    """Replace the page atomically: readers see the old page or the new one."""
     from nanopace.files import atomic_file
 
     data = page.encode("utf-8", errors="replace")
     try:
-        if os.path.exists(path) and not os.path.isfile(path):  # /dev/stdout, or a pipe
+        if os.path.exists(path) and not os.path.isfile(path):  # /dev/stdout or a pipe
             with open(path, "wb") as file:
                 file.write(data)
             return

@@ -1,7 +1,7 @@
-"""The language of the command line itself: help texts, and argparse's own messages.
+"""The language of the command line itself: help texts and argparse's own messages.
 
-Help is written in English, in paragraphs. An indented line of a description is an example or an entry of a list: a
-term, at least two spaces, and what it means. English loads no catalogue: --help has to be quick.
+Help is written in English, in paragraphs. An indented line in a description is an example or a list entry: a term, at
+least two spaces, and its meaning. English loads no catalogue, because --help must be fast.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Translate = Callable[[str], str]
 
 LANGUAGE_HELP = "output language: en, de, fr or es (default: your locale's)"
 
-# What argparse says to a user, by the texts that it looks up, and what we add in its manner.
+# Argparse's messages to the user, by the texts that it looks up, and our own in the same style.
 OF_ARGPARSE = (
     "usage: ",
     "positional arguments",
@@ -44,7 +44,7 @@ _NOT_WORDS = frozenset(("STR", "INT", "FLOAT", "BOOL", "URL", "REGEX"))
 
 
 def asked_language(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
-    """The language of --lang, wherever it stands, else of the locale. One that is unknown is an error elsewhere."""
+    """The language of --lang, wherever it is, else of the locale. An unknown one is reported elsewhere."""
     flag: str | None = None
     ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
     for argument, following in pairwise([*ours, ""]):
@@ -64,7 +64,7 @@ def asked_language(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
 
 
 def translator(lang: str) -> Translate:
-    """From the English of a help text to that language's."""
+    """Returns the function that translates help texts from English."""
     if lang == "en":
         return lambda text: _BETTER.get(text, text)
     from nanopace.wording.catalog import words
@@ -73,12 +73,13 @@ def translator(lang: str) -> Translate:
 
 
 def speak(translate: Translate) -> None:
-    """Let argparse look up its own messages there. It asks gettext, which knows only the locale's language."""
+    """Make argparse look up its own messages here. By default, it asks gettext, which only knows the locale's
+    language."""
     argparse._ = translate  # type: ignore[attr-defined]
 
 
 def translate_help(parser: argparse.ArgumentParser, translate: Translate) -> None:
-    """Every text of its --help."""
+    """Translate all texts of its --help."""
     parser.description = _said(parser.description, translate)
     parser.epilog = _said(parser.epilog, translate)
     if parser.usage is not None:  # its lines begin below each other
@@ -92,14 +93,14 @@ def translate_help(parser: argparse.ArgumentParser, translate: Translate) -> Non
 
 
 def help_texts(parser: argparse.ArgumentParser) -> list[str]:
-    """What `translate_help` looks up."""
+    """The texts that `translate_help` looks up."""
     found: list[str] = []
     translate_help(parser, lambda text: found.append(text) or text)  # type: ignore[func-returns-value]
     return found
 
 
 class HelpFormatter(argparse.HelpFormatter):
-    """Wraps every paragraph and every entry of a list by itself; argparse makes one paragraph of all."""
+    """Wraps every paragraph and list entry separately; argparse would join all of them."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:  # noqa: ARG002
         return "\n".join(
@@ -129,7 +130,7 @@ def _metavars(text: str, translate: Translate) -> str:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Paragraphs, blank lines and entries: what stays as it is, and the text behind it."""
+    """Paragraphs, blank lines and entries, each as the part that stays unchanged and the text after it."""
     for verbatim, lines in groupby(text.strip().splitlines(), lambda line: not line.strip() or line.startswith("  ")):
         if not verbatim:
             yield "", " ".join(" ".join(lines).split())

@@ -1,8 +1,8 @@
-"""The `nanopace` command: finds the command that is asked for, and turns every error into one line.
+"""The `nanopace` command: finds the requested command and turns every error into one line.
 
-Only the module of that command is imported, so that --help costs no more than argparse. Exit codes: 0, 2 for whatever
-a person can mend, as an answer that could not be printed, 130 after Ctrl-C, 141 where the reader of a pipe has left,
-and 1 where the last step of a training is not in its out_dir. `gate` has 1 and 3 as answers.
+Only that command's module is imported, so that --help costs no more than argparse. Exit codes: 0; 2 for anything that
+the user can fix, including output that could not be printed; 130 after Ctrl-C; 141 if the reader of a pipe has gone;
+and 1 if the last step of a training is not in its out_dir. For `gate`, 1 and 3 are answers.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ COMMANDS: Mapping[str, str] = {
     "completion": "print shell completions for bash, zsh and tcsh",
 }
 
-_LONGEST_MESSAGE = 300  # what a person typed, or a shell did for them, may be a page
+_LONGEST_MESSAGE = 300  # what was typed, or expanded by a shell, may be very long
 
 
 class Command(Protocol):
-    """What a module in commands/ has to have."""
+    """What a module in commands/ must provide."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """The command's own flags."""
+        """Add the command's own flags."""
 
     def run(self, args: argparse.Namespace) -> int:
-        """Do it, and return the exit code."""
+        """Run the command and return the exit code."""
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, but a mistake is one line like every other."""
+    """argparse, but every mistake is reported in one line like other errors."""
 
-    may_be_empty: frozenset[str] = frozenset()  # arguments to which "" says something
+    may_be_empty: frozenset[str] = frozenset()  # arguments for which "" has a meaning
 
     def __init__(self, prog: str, description: str | None = None) -> None:
         super().__init__(prog=prog, description=description, formatter_class=HelpFormatter, allow_abbrev=False)
@@ -74,7 +74,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError("{message} ({prog} --help)", message=_shortened(message), prog=self.prog)
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """As parse_args, but of a flag that is unknown it also says which one may have been meant."""
+        """Like parse_args, but suggests a similar flag if one is unknown."""
         found, unknown = self.parse_known_args(arguments)
         if not unknown:
             return found
@@ -86,13 +86,14 @@ class Parser(argparse.ArgumentParser):
         raise UsageError("unrecognized arguments: {arguments}; did you mean {near}? ({prog} --help)", near=near, **said)
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> object:
-        """An empty one is a shell variable that is not set: as a path it would mean the current directory."""
+        """Reject an empty value: it usually comes from an unset shell variable, and as a path it would mean the current
+        directory."""
         if not arg_string and action.dest not in self.may_be_empty:
             raise argparse.ArgumentError(action, argparse._("must not be empty"))  # type: ignore[attr-defined]
         return super()._get_value(action, arg_string)
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> object:
-        """Of `--flag=--`, argparse takes the dashes for the end of all flags, and hands on an empty list."""
+        """Reject `--flag=--`: argparse takes the dashes for the end of all flags and passes on an empty list."""
         if action.option_strings and arg_strings == ["--"]:
             raise argparse.ArgumentError(action, argparse._("expected one argument"))  # type: ignore[attr-defined]
         return super()._get_values(action, arg_strings)
@@ -103,7 +104,7 @@ def _shortened(message: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code. Without `argv` it is this process's, whose streams are ours."""
+    """Run the command line and return the exit code. Without `argv`, use this process's arguments and streams."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if argv is None:
         guard()
@@ -126,11 +127,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain(UsageError("cannot start a thread: too many are running; stop some, or raise ulimit -u"), lang)
         return 2
     finally:
-        drop_what_is_lost()  # Python prints what is left when it ends, and has nobody to complain to
+        drop_what_is_lost()  # Python prints what is left at exit and cannot report a failure
 
 
 def _printed(arguments: Sequence[str], lang: str) -> int:
-    """Run the command, and see that its whole answer was printed."""
+    """Run the command, and make sure that its whole answer was printed."""
     try:
         code = _dispatch(arguments, lang)
     except SystemExit:  # --help and --version
@@ -143,12 +144,12 @@ def _printed(arguments: Sequence[str], lang: str) -> int:
 def _see_to_the_answer() -> None:
     sys.stdout.flush()
     lost = lost_answer()
-    if lost is not None:  # argparse has a deaf ear for that
+    if lost is not None:  # argparse ignores such failures
         raise lost
 
 
 def complain(error: NanopaceError, lang: str) -> None:
-    """Say on stderr what is wrong, in one line."""
+    """Report an error in one line on stderr."""
     from nanopace.wording.catalog import words
 
     said = f"nanopace: {words(lang).error(error)}"
@@ -171,12 +172,12 @@ def _dispatch(arguments: Sequence[str], lang: str) -> int:
         raise _no_such_command(top.command)
     parser, command = make_parser(top.command, translate)
     parser.set_defaults(lang=top.lang, command_line=tuple(arguments))
-    word_flag = getattr(command, "WORDS_ARE", None)  # the flag that a word without one stands for
+    word_flag = getattr(command, "WORDS_ARE", None)  # the flag that a bare word stands for
     return command.run(parser.parse([*spelled_out(top.rest, word_flag, parser)] if word_flag else top.rest))
 
 
 def make_parser(name: str, translate: Translate = str) -> tuple[Parser, Command]:
-    """A command with its parser, whose help is translated."""
+    """A command and its parser, with translated help."""
     command = cast(Command, importlib.import_module(f"nanopace.cli.commands.{name}"))
     parser = Parser(f"nanopace {name}", command.__doc__)
     command.add_arguments(parser)
@@ -197,7 +198,7 @@ def make_top_parser(translate: Translate = str) -> Parser:
     parser.add_argument("--lang", metavar="LANG", help=LANGUAGE_HELP)
     parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    parser.may_be_empty = frozenset(("rest",))  # its own parser sees to it
+    parser.may_be_empty = frozenset(("rest",))  # the command's own parser checks it
     translate_help(parser, translate)
     return parser
 

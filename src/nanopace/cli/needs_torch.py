@@ -1,4 +1,4 @@
-"""Commands that need torch: a package that is missing, or a file that fails, is said in one line."""
+"""For commands that need torch: report a missing package or a file error in one line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nanopace.errors import InputError, UsageError, reason_of
 
 @contextmanager
 def needs_torch(command: str) -> Iterator[None]:
-    """Turns a missing package and an OSError into an error of one line. Import nanopace.train inside."""
+    """Turn a missing package or an OSError into a one-line error. Import nanopace.train inside."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The flags that commands share, and what they do."""
+"""The flags that commands share, and their effects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ N = TypeVar("N", int, float)
 
 
 def bounded(read: Callable[[str], N], name: str, holds: Callable[[N], bool]) -> Callable[[str], N]:
-    """A type for argparse: a number within bounds. Argparse says "invalid {name}: '0'" of one that is not."""
+    """A type for argparse: a number within bounds. For others, argparse reports "invalid {name}: '0'"."""
 
     def checked(text: str) -> N:
         number = read(text)
@@ -38,7 +38,7 @@ def add_language(parser: argparse._ActionsContainer) -> None:
 
 
 def add_pattern(parser: argparse._ActionsContainer, metavar: str = "REGEX") -> None:
-    """For a log that no format reads."""
+    """For logs in an unknown format."""
     parser.add_argument(
         "--pattern",
         metavar=metavar,
@@ -50,14 +50,14 @@ def add_pattern(parser: argparse._ActionsContainer, metavar: str = "REGEX") -> N
 
 
 def add_stage(parser: argparse.ArgumentParser) -> None:
-    """Which runs of a trainer that has several stages."""
+    """Select one stage of a trainer with several."""
     parser.add_argument(
         "--stage", choices=("base", "mid", "sft", "rl"), help="use only this stage of a nanochat log that has several"
     )
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """How the answer is shown."""
+    """Flags for how the answer is shown."""
     group = parser.add_argument_group("output")
     add_language(group)
     group.add_argument("--html", metavar="FILE", help="write one self-contained page, and print only the answer")
@@ -70,7 +70,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def add_layout(parser: argparse._ActionsContainer) -> None:
-    """Width and colours of a report."""
+    """The width and colours of a report."""
     parser.add_argument("--no-color", action="store_true", help="plain text (also: set NO_COLOR)")
     width = bounded(int, "number of columns", lambda width: width >= 1)
     parser.add_argument(
@@ -79,7 +79,7 @@ def add_layout(parser: argparse._ActionsContainer) -> None:
 
 
 def writer_of(args: argparse.Namespace) -> TerminalWriter:
-    """Standard output, as --width and --no-color want it."""
+    """Standard output with the settings of --width and --no-color."""
     from nanopace.views.terminal.writer import TerminalWriter
 
     return TerminalWriter(sys.stdout, args.width, False if args.no_color else None)
@@ -93,13 +93,13 @@ def words_of(args: argparse.Namespace) -> Words:
 
 
 def check_output(args: argparse.Namespace) -> None:
-    """Complain of a target before anything is read."""
+    """Check the target before anything is read."""
     if args.html is not None:
         check_target(args.html)
 
 
 def show(results: Sequence[Diagnosis] | Sequence[Comparison], args: argparse.Namespace, words: Words) -> None:
-    """The answer, as the flags want it."""
+    """Show the answer according to the flags."""
     if args.html is not None or args.open:
         show_page(results, args, words)
     if args.json:
@@ -114,7 +114,7 @@ def show(results: Sequence[Diagnosis] | Sequence[Comparison], args: argparse.Nam
 
 
 def show_page(results: Sequence[Diagnosis] | Sequence[Comparison], args: argparse.Namespace, words: Words) -> None:
-    """Write the page, print the answer and where the page is, and open it if that is asked for."""
+    """Write the page, print the answer and the page's path, and open it on request."""
     from nanopace.wording.printable import clean
 
     path = temporary_target() if args.html is None else args.html
@@ -122,13 +122,13 @@ def show_page(results: Sequence[Diagnosis] | Sequence[Comparison], args: argpars
     written = clean(words.text("Wrote {path}.", path=path))
     if args.json:
         print(written, file=sys.stderr)
-    elif os.path.isfile(path):  # not /dev/stdout, nor a pipe: what reads the page from there wants nothing else
+    elif os.path.isfile(path):  # not /dev/stdout or a pipe: its reader wants only the page
         from nanopace.views.terminal.answer import write_answer
 
         writer = writer_of(args)
         write_answer(results, words, writer)
         writer.blank()
         writer.finish()
-        print(written)  # in one piece, however long it is
+        print(written)  # on one line, however long
     if args.open and not open_in_browser(path):
         print(clean(words.text("No browser could be opened. Open {path} yourself.", path=path)), file=sys.stderr)

@@ -1,6 +1,6 @@
-"""Words and flags in the order in which they were given.
+"""Words and flags in the order given.
 
-Of nanoGPT's config files and flags the later one wins. argparse drops that order, and takes files only in a row.
+With nanoGPT's config files and flags, the later one wins. argparse loses that order, and takes files only in a row.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 
 class KeepOrder(argparse.Action):
-    """Appends (name, text) to `in_order`. The parser has to set that to () by set_defaults."""
+    """Appends (name, text) to `in_order`, which the parser must set to () with set_defaults."""
 
     def __call__(
         self,
@@ -23,7 +23,7 @@ class KeepOrder(argparse.Action):
 
 
 def spelled_out(arguments: Sequence[str], flag: str, parser: argparse.ArgumentParser) -> Iterator[str]:
-    """The arguments, with `flag` before every word that is neither a flag nor the value of one."""
+    """The arguments, with `flag` before every word that is neither a flag nor a flag's value."""
     takes_a_value = {name for action in parser._actions if action.nargs != 0 for name in action.option_strings}
     words = iter(arguments)
     for word in words:

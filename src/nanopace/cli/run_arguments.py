@@ -1,4 +1,4 @@
-"""From arguments to Runs: directories opened up, settings checked first, a bar while a large log is read."""
+"""From arguments to Runs: expands directories, checks settings first, shows a bar while a large log is read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from nanopace.errors import InputError, NotALog, UsageError
 from nanopace.record import Record
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from nanopace.sources.opening import Progress
     from nanopace.wording.catalog import Words
 
-_WORTH_A_BAR = 16 << 20  # bytes: below, it would only flicker
+_WORTH_A_BAR = 16 << 20  # bytes: for less, it would only flicker
 
 
 class Settings(Record):
-    """What a person adds to what a log says."""
+    """What the user adds to the log's own facts."""
 
     config: str | None = None
     overrides: Mapping[str, Value] = MappingProxyType({})
@@ -32,7 +32,7 @@ class Settings(Record):
     patterns: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """Complain now, and not after a gigabyte of log."""
+        """Report errors now, not after reading a gigabyte of log."""
         if self.patterns:
             from nanopace.sources.formats.pattern import compile_patterns
 
@@ -48,16 +48,16 @@ class Settings(Record):
 
 
 def override(text: str) -> tuple[str, Value]:
-    """A knob of --set. The module that reads it is imported only if the flag is used."""
+    """A knob from --set. The module that reads it is imported only if the flag is used."""
     from nanopace.config_text import read_override
 
     return read_override(text)
 
 
 def find_sources(arguments: Sequence[str], words: Words, patterns: Sequence[str] = ()) -> list[str]:
-    """The logs that are meant: a directory stands for those in it, which are named on stderr."""
+    """The logs to read: a directory stands for the logs in it, which are listed on stderr."""
     if patterns:
-        return list(arguments)  # which of a directory's files they fit, nobody knows
+        return list(arguments)  # nothing tells which files in a directory they fit
     from nanopace.sources.formats.registry import known_trainers
     from nanopace.sources.processes.rank_files import RankFiles, group_rank_files
     from nanopace.sources.runs import find_logs
@@ -88,12 +88,12 @@ def find_sources(arguments: Sequence[str], words: Words, patterns: Sequence[str]
 
 
 def read_runs(source: str, settings: Settings) -> list[Run]:
-    """The runs in one log."""
+    """The runs in one log, with a progress bar if it is large."""
     with _Bar(source) as bar:
         return read_quietly(source, settings, bar.update)
 
 
-def read_quietly(source: str, settings: Settings, progress: Progress | None = None) -> list[Run]:
+def read_quietly(source: str | BinaryIO, settings: Settings, progress: Progress | None = None) -> list[Run]:
     """The same without a bar."""
     from nanopace.sources.runs import open_runs
 
@@ -108,7 +108,7 @@ def read_quietly(source: str, settings: Settings, progress: Progress | None = No
 
 
 def of_stage(runs: Sequence[Run], stage: Stage | None, source: str) -> list[Run]:
-    """The runs of a stage, or all of them. A log without that stage is an error."""
+    """The runs of a stage, or all of them. It is an error if the log lacks that stage."""
     if stage is None:
         return list(runs)
     found = [run for run in runs if run.stage == stage]
@@ -121,7 +121,7 @@ def of_stage(runs: Sequence[Run], stage: Stage | None, source: str) -> list[Run]
 
 
 class _Bar:
-    """Rate and time left on stderr, for a log that takes a while; nothing where stderr is no terminal."""
+    """Speed and time left on stderr, for a log that takes a while; nothing if stderr is not a terminal."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -141,7 +141,7 @@ class _Bar:
         if self._shown is None:
             from rich.markup import escape
 
-            from nanopace.cli.display.progress_bar import bar_of_bytes  # a short log does without it
+            from nanopace.cli.display.progress_bar import bar_of_bytes  # a short log does not need it
             from nanopace.wording.printable import clean
 
             progress = bar_of_bytes()

@@ -1,4 +1,4 @@
-"""What `nanopace sample` shall do, as nanoGPT's sample.py is told: by flags, and by config files with their names."""
+"""The settings of `nanopace sample`, given as for nanoGPT's sample.py: by flags and config files with its names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nanopace.errors import ConfigError, UsageError
 from nanopace.knob import Knob
 from nanopace.literals import Value, shown
 
-# nanoGPT's names and defaults, but for device and dtype, which it chooses as for training. '': what is best here.
+# nanoGPT's names and defaults, except for device and dtype, which are chosen as for training. '': the best available.
 KNOBS: Mapping[str, Knob] = {
     knob.name: knob
     for knob in (
@@ -44,7 +44,7 @@ _OTHER_SPELLINGS = {"start": "--prompt", "num_samples": "--num"}
 
 
 def add_sampling(parser: argparse.ArgumentParser) -> None:
-    """nanoGPT's own flags, and where the model is."""
+    """nanoGPT's own flags, and the model."""
     parser.add_argument(
         "--model",
         action=KeepOrder,
@@ -67,7 +67,7 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
 
 
 def read_sampling(args: argparse.Namespace) -> None:
-    """Puts every knob into `args`, and into `args.model` the path that was named without a flag, None for nothing."""
+    """Put every knob into `args`, and into `args.model` the path given without a flag, or None."""
     given = {name: knob.default for name, knob in KNOBS.items()}
     args.model = None
     for name, word in args.in_order:
@@ -92,7 +92,7 @@ def read_sampling(args: argparse.Namespace) -> None:
 
 
 def find_weights(args: argparse.Namespace) -> Path:
-    """Where the model is that was named."""
+    """Where the requested model is."""
     from nanopace.train.formats.hub import find_model, is_of_the_hub
 
     if args.model is not None:
@@ -110,7 +110,7 @@ def find_weights(args: argparse.Namespace) -> Path:
 
 
 def _from_file(path: str) -> dict[str, Value]:
-    """What a config file says for sampling. It may be that of a training run, which says more."""
+    """What a config file sets for sampling. It may be that of a training run, which sets more."""
     found: dict[str, Value] = {}
     for name, value in read_config(path).items():
         if name not in KNOBS:

@@ -1,11 +1,12 @@
-"""Standard output and standard error, which may fail at any time: a full disk, a reader who left, a closed terminal.
+"""Standard output and standard error, which may fail at any time: a full disk, a reader that has gone, a closed
+terminal.
 
-An answer that cannot be printed is an error, said once in one line. What stderr does not take is dropped: whoever sees
-it no longer can be told nothing. A training goes on without either (`drop_what_is_lost`), since what it is about is on
-the disk.
+An answer that cannot be printed is an error, reported once in one line. What stderr does not accept is dropped, because
+there is nobody left to tell. A training continues without either (`drop_what_is_lost`), because its results are on
+disk.
 
-A stream that is closed (`>&-`) is one that fails. Its number belongs to nobody then, and the next file that is opened
-would get it, so that a warning would land in a checkpoint: /dev/null takes its place.
+A closed stream (`>&-`) counts as failed. Its descriptor would be reused by the next file that is opened, so that a
+warning could end up in a checkpoint: /dev/null takes its place.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ _CLOSED = Message("it is closed")
 
 
 class Outlet(io.RawIOBase):
-    """The end of a stream, behind all buffers: whatever anybody prints comes by here."""
+    """The end of a stream, behind all buffers: everything that is printed passes through here."""
 
     def __init__(self, name: str, to: IO[bytes] | None, *, drops: bool) -> None:
-        """`to`: None is a stream that is closed. `drops`: what it does not take is no error."""
+        """`to`: None for a closed stream. `drops`: failures are not errors."""
         self._name, self._to, self.drops = name, to, drops
         self.failure: OSError | None = None  # the first one
         self.reported = False
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """All of it. A failure is said once, and what comes after it is dropped without a word."""
+        """Write all of it. A failure is reported once; everything after it is dropped silently."""
         whole = memoryview(data).cast("B")
         if self.failure is not None and not self.drops:
             return len(whole)
@@ -48,7 +49,7 @@ class Outlet(io.RawIOBase):
         return len(whole)
 
     def as_error(self, error: OSError) -> Exception:
-        """A pipe without a reader is an everyday thing and has an exit code of its own."""
+        """A pipe without a reader is common and has its own exit code."""
         if isinstance(error, BrokenPipeError):
             return error
         return OutputError("{stream}: cannot be written: {reason}", stream=self._name, reason=self._reason(error))
@@ -69,7 +70,7 @@ class Outlet(io.RawIOBase):
             raise OSError(_CLOSED)
         while data:
             written = self._to.write(data)
-            if written is None:  # another process has told the terminal or the pipe to keep nobody waiting
+            if written is None:  # another process has made the terminal or the pipe non-blocking
                 from select import select
 
                 select([], [self._to], [])
@@ -87,11 +88,11 @@ class Outlet(io.RawIOBase):
         return self._to.fileno()
 
 
-_outlets: list[Outlet] = []  # of this process: that of stdout first
+_outlets: list[Outlet] = []  # of this process, stdout first
 
 
 def guard() -> None:
-    """Handle every failure of the two streams from now on. Call it when a process starts."""
+    """Handle all failures of the two streams from now on. Call it when a process starts."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -103,7 +104,7 @@ def guard() -> None:
 
 
 def drop_what_is_lost() -> None:
-    """From now on no failure of a stream ends anything."""
+    """From now on, no failed stream ends the process."""
     for outlet in _outlets:
         outlet.drops = True
 
@@ -117,7 +118,7 @@ def new_losses() -> Iterator[Message]:
 
 
 def lost_answer() -> Exception | None:
-    """Why standard output has not got all of an answer, where that is an error that may have been overlooked."""
+    """Why standard output has not received the whole answer, if that error may have been overlooked."""
     if not _outlets or _outlets[0].drops or _outlets[0].failure is None:
         return None
     return _outlets[0].as_error(_outlets[0].failure)

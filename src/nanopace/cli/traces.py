@@ -1,4 +1,4 @@
-"""Traces of torch.profiler on the command line: explain reads anybody's, profile those that it has just made."""
+"""Traces of torch.profiler on the command line: explain reads any trace, profile the one it has just made."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["is_trace", "show_traces"]
 
 
 def show_traces(paths: Sequence[str], others: Sequence[str], args: argparse.Namespace, words: Words) -> int:
-    """What the GPUs of each did, as text or JSON."""
+    """Show what the GPUs in each trace did, as text or JSON."""
     if others:
         raise UsageError("{path}: logs and traces are explained separately; name one kind at a time", path=others[0])
     if getattr(args, "html", None) is not None:

@@ -1,4 +1,4 @@
-"""What `Clock(...)` is given, checked before any training has begun: the only place where a clock raises an error."""
+"""Checks the arguments of `Clock(...)` before training starts: the only place where a clock raises an error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST = 2**53  # the ledger's largest count
 
 
 def ledger_path(path: str | os.PathLike[str]) -> Path:
-    """A file that ends in .jsonl is the ledger; anything else is the directory for one."""
+    """The ledger's path: `path` itself if it ends in .jsonl, else a file in the directory `path`."""
     if not isinstance(path, (str, os.PathLike)):
         raise UsageError("path must be a file or a directory, not {value!r}", value=path)
     found = Path(path)
@@ -23,7 +23,7 @@ def ledger_path(path: str | os.PathLike[str]) -> Path:
 
 
 def scalars(config: Mapping[str, object] | None) -> dict[str, bool | int | float | str]:
-    """What a ledger can hold of it."""
+    """The part of the config that a ledger can hold."""
     if config is not None and not isinstance(config, Mapping):
         raise UsageError("config must be a mapping of names to values, not {value!r}", value=config)
     return {str(name): value for name, value in (config or {}).items() if isinstance(value, (bool, int, float, str))}

@@ -1,8 +1,8 @@
-"""Writes the ledger once a second, in a thread: a slow disk never keeps a step waiting.
+"""Writes the ledger once a second in a thread, so that a slow disk never delays a step.
 
-A killed process loses its last second at most. The thread does next to nothing but write: while it holds Python's lock,
-the loop waits, and on a busy machine that can be long. A disk that takes no more lines is the writer's trouble
-(`LedgerWriter`): it keeps the newest lines, and writes them when it can.
+A killed process loses at most its last second. The thread does little but write: while it holds the GIL, the loop
+waits, and on a busy machine that can take long. If the disk refuses lines, `LedgerWriter` keeps the newest and writes
+them when it can.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nanopace.ledger import CheckpointEvent, EndEvent, Event, LedgerWriter, Resu
 from nanopace.ledger.codec import to_json
 
 EVERY_S = 1.0
-_PATIENCE_S = 10.0  # for a disk that hangs, when the run is over
+_PATIENCE_S = 10.0  # for a hanging disk, at the end of the run
 _ALONE = (RunEvent, ResumeEvent, CheckpointEvent, EndEvent)  # each is synced to the disk
 
 
@@ -24,7 +24,7 @@ class BackgroundWriter:
     """Takes events, or their lines, and never waits for the disk."""
 
     def __init__(self, path: Path, on_trouble: Callable[[str], object], on_bug: Callable[[Exception], object]) -> None:
-        """Raises OSError where the file cannot be opened."""
+        """Raises OSError if the file cannot be opened."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._ledger = LedgerWriter(path, on_trouble=on_trouble)
         self._on_bug = on_bug
@@ -37,7 +37,7 @@ class BackgroundWriter:
         self._queue.append(event)
 
     def close(self) -> None:
-        """Write what is left. A disk that hangs is not waited for."""
+        """Write what is left. Gives up on a hanging disk."""
         self._over.set()
         self._thread.join(_PATIENCE_S)
 
@@ -47,7 +47,7 @@ class BackgroundWriter:
                 self._drain()
             self._drain()
             self._ledger.close()
-        except Exception as error:  # nothing that happens here may end the training
+        except Exception as error:  # nothing here may stop training
             self._on_bug(error)
 
     def _drain(self) -> None:

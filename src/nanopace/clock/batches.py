@@ -1,4 +1,4 @@
-"""How long a loop waits for its data, whoever loads it."""
+"""Measures how long a loop waits for its data, whatever loads it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 
 class Batches(Generic[T]):
-    """A loader whose batches are waited for inside the phase `data`. Everything else is the loader's own."""
+    """Wraps a loader: waiting for a batch counts as phase `data`. Everything else is passed on to the loader."""
 
     def __init__(self, data: Phase, loader: Iterable[T]) -> None:
         self._data, self._loader = data, loader
 
     def __iter__(self) -> Iterator[T]:
-        with self._data:  # here a DataLoader starts its workers
+        with self._data:  # a DataLoader starts its workers here
             batches = iter(self._loader)
         while True:
             with self._data:
@@ -31,6 +31,6 @@ class Batches(Generic[T]):
         return len(cast(Sized, self._loader))
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_loader":  # not made yet: a copy in the making
+        if name == "_loader":  # not set yet: an unfinished copy
             raise AttributeError(name)
         return getattr(self._loader, name)

@@ -1,7 +1,7 @@
-"""From measured phases to the ledger's events.
+"""Turns measured phases into ledger events.
 
-A phase that is complete becomes an event. Time without an event of its own, and what steps are made of, is gathered and
-written once a second: steps of a millisecond do not drown the ledger in it.
+A completed phase becomes an event. Time without a separate event, and the parts of steps, are collected and written
+once a second, so that steps of a millisecond do not flood the ledger.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _SPANS_EVERY_S = 1.0
 
 
 class Book:
-    """What the ledger of this process is to say. Until the first step nothing is written: no step, no run."""
+    """The events of this process. Nothing is written until the first step: without a step, there is no run."""
 
     def __init__(self, began: float) -> None:
-        """`began`: when the process did, by `time.perf_counter`."""
-        self.iteration = 0  # the number of steps done
+        """`began`: when the process started, by `time.perf_counter`."""
+        self.iteration = 0  # number of steps done
         self._began = began
         self._spans: dict[str, float] = {}
         self._spans_written = time.perf_counter()
@@ -45,7 +45,7 @@ class Book:
         on_trouble: Callable[[str], object],
         on_bug: Callable[[Exception], object],
     ) -> None:
-        """The first step begins: the run introduces itself. Raises OSError where there is no place for a ledger."""
+        """Open the ledger at the first step and describe the run. Raises OSError if the ledger cannot be created."""
         writer = BackgroundWriter(path, on_trouble, on_bug)
         since = time.perf_counter() - self._began
         started = (datetime.now() - timedelta(seconds=since)).astimezone().isoformat(timespec="seconds")
@@ -60,11 +60,11 @@ class Book:
         self.write_spans()
 
     def add(self, phase: str, ms: float) -> None:
-        """Time without an event of its own."""
+        """Count time that has no separate event."""
         self._spans[phase] = self._spans.get(phase, 0.0) + ms
 
     def complete(self, phase: Phase) -> None:
-        """All of its time is measured, and its values are read."""
+        """Write the event of a phase whose time is measured and whose values are read."""
         if isinstance(phase, Step):
             phase.add("data", phase.waited_ms)
             self.add("data", phase.data_ms)
@@ -86,7 +86,7 @@ class Book:
         self._put(NoteEvent(" ".join(text.split()), self.iteration, at_ms=self._now_ms()))
 
     def close(self, reason: str | None) -> None:
-        """`reason`: None where nobody knows why it ends."""
+        """Write the rest. `reason`: why the run ended; None if unknown."""
         if self._writer is None:
             return
         self.write_spans()

@@ -1,14 +1,14 @@
-"""`Clock`: a few lines in anybody's loop, and a ledger that says where its time went.
+"""`Clock`: add a few lines to any loop to get a ledger that says where the time went.
 
-Every moment since the process began belongs to exactly one phase, because marks cut the time without gaps:
+Marks divide the time without gaps, so every moment since the process started belongs to exactly one phase:
 
-- A step's time is from its beginning to its end, and the wait for its data, also where that came before.
-- An evaluation, a checkpoint or another phase inside a step is cut out of it; `data` and `optimizer` are parts of it.
-- Inside any other phase nothing else counts: an evaluation's own batches are a part of the evaluation.
-- What is in no phase is start-up before the first step, and "other" after it.
+- A step lasts from its beginning to its end, plus the wait for its data, even if that came before.
+- An evaluation, a checkpoint or another phase inside a step is not part of it; `data` and `optimizer` are.
+- Any other phase contains everything inside it: an evaluation's batches are part of the evaluation.
+- Time outside all phases is start-up before the first step, and "other" after it.
 
-A clock never stops a training. Wrong arguments of `Clock(...)` itself are an error, since nothing has begun then;
-whatever fails later turns the clock off, with one warning.
+A clock never stops a training. Only wrong arguments of `Clock(...)` are an error, because nothing has started then. Any
+later failure turns the clock off, with one warning.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 T = TypeVar("T")
-_PARTS = ("data", "optimizer")  # of a step
-_SPANS = ("startup", "logging", "other")  # without an event of their own
+_PARTS = ("data", "optimizer")  # parts of a step
+_SPANS = ("startup", "logging", "other")  # phases without a separate event
 _PATIENCE_S = 10.0  # for the card, at the end
 _alive: weakref.WeakSet[Clock] = weakref.WeakSet()
 
 
 class Clock:
-    """Writes a ledger of the loop that it stands in; docs/clock.md shows all of it.
+    """Writes a ledger of the loop around it. docs/clock.md explains everything.
 
     with Clock("out", config={"batch_size": 8}, tokens_per_iteration=8 * 1024) as clock:
         for batch in clock.batches(loader):
@@ -63,14 +63,15 @@ class Clock:
         resume: int = 0,
         trainer: str = "loop",
     ) -> None:
-        """`path`: a file that ends in .jsonl, or a directory, which gets a ledger.jsonl. Of several ranks the first
+        """`path`: a file ending in .jsonl, or a directory for a ledger.jsonl. With several ranks, only the first one
         writes.
 
-        `config`: knobs of the run, with nanoGPT's names where it has one; what is no number, text or flag is left out.
+        `config`: the run's knobs, under nanoGPT's names if it has them. Only numbers, strings and booleans are
+        recorded.
 
-        `tokens_per_iteration`: over all cards. `flops_per_token`: forward and backward, about 6 for each parameter.
+        `tokens_per_iteration`: across all cards. `flops_per_token`: forward and backward, about 6 per parameter.
 
-        `resume`: the iteration that this process goes on with, where the ledger tells of the run so far.
+        `resume`: the first iteration of this process, if the ledger already contains the run so far.
         """
         self._path = arguments.ledger_path(path)
         self._facts: dict[str, Any] = {
@@ -88,7 +89,7 @@ class Clock:
         self._late = LateValues(self._unreadable)
         self._open: list[Phase] = []
         self._ended: Phase | None = None  # its values may still be set
-        self._waiting = Phase(self, "data")  # for the data of the next step
+        self._waiting = Phase(self, "data")  # the wait for the next step's data
         self._failed: list[Phase] = []
         self._warned: set[str] = set()
         self._thread: int | None = None  # the one that trains
@@ -100,40 +101,40 @@ class Clock:
     # --- phases ------------------------------------------------------------------------------------------------------
 
     def step(self, iteration: int | None = None, **values: object) -> Step:
-        """One iteration; without a number, the one after the last. Values: loss, tokens, lr, grad_norm, skipped."""
+        """Start an iteration. Without a number, it is the next one. Values: loss, tokens, lr, grad_norm, skipped."""
         step = Step(self, iteration=iteration)
         step.set(values)
         return step
 
     def evaluation(self, iteration: int | None = None, **values: object) -> Evaluation:
-        """One evaluation, of the model as it is before the next step. Values: val, train, metric."""
+        """Start an evaluation of the model before the next step. Values: val, train, metric."""
         evaluation = Evaluation(self, iteration=iteration)
         evaluation.set(values)
         return evaluation
 
     def checkpoint(self, path: object = None, iteration: int | None = None, **values: object) -> Checkpoint:
-        """Training waits for a checkpoint. Values: bytes."""
+        """Start a checkpoint that training waits for. Values: bytes."""
         checkpoint = Checkpoint(self, iteration=iteration)
         checkpoint.set({"path": path, **values})
         return checkpoint
 
     def data(self) -> Phase:
-        """The loop waits for data: a part of the step that it is for."""
+        """Start waiting for data. This counts as part of the step that needs it."""
         return Phase(self, "data")
 
     def phase(self, name: str) -> Phase:
-        """optimizer (a part of the step), compile, startup, logging or other."""
+        """Start another phase: optimizer (a part of the step), compile, startup, logging or other."""
         if name not in (*_PARTS, *_SPANS, "compile"):
             self._warn("phase", f"unknown phase {name!r}; its time counts as 'other'")
             name = "other"
         return Phase(self, name)
 
     def batches(self, loader: Iterable[T]) -> Batches[T]:
-        """The same batches; the wait for each is data."""
+        """Wrap a loader, so that waiting for each batch counts as data."""
         return Batches(self.data(), loader)
 
     def passed(self, phase: Phase) -> None:
-        """What passed since the last phase ended was this one: for callbacks, which hear of a thing when it is over."""
+        """Count the time since the last phase as this one. For callbacks that are called when something is over."""
         if self._is_mine() and not self._open:
             try:
                 self._number(phase)
@@ -142,11 +143,11 @@ class Clock:
                 self._give_up(error)
 
     def note(self, text: str) -> None:
-        """One line that the report shows."""
+        """Add a line that the report shows."""
         self._book.note(str(text))
 
     def close(self, reason: str | None = "finished") -> None:
-        """Training is over; what comes later is not recorded. `reason`: None where nobody knows it."""
+        """End the recording. `reason`: why training ended; None if unknown."""
         if self._off:
             return
         try:
@@ -162,10 +163,10 @@ class Clock:
         self.close(ending_of(error))
 
     def __reduce__(self) -> tuple[Callable[[], Clock], tuple[()]]:
-        """A copy is off: only one writes."""
+        """A copy is turned off: only the original writes."""
         return _off_clock, ()
 
-    # --- what phases call --------------------------------------------------------------------------------------------
+    # --- called by phases --------------------------------------------------------------------------------------------
 
     def enter(self, phase: Phase) -> None:
         if not self._is_mine():
@@ -173,7 +174,7 @@ class Clock:
         try:
             inside = self._open[-1] if self._open else None
             if inside is not None and (not isinstance(inside, Step) or isinstance(phase, Step)):
-                return  # its time belongs to the phase around it
+                return  # its time belongs to the enclosing phase
             self._number(phase)
             if isinstance(phase, Step):
                 self._prepare()
@@ -201,11 +202,11 @@ class Clock:
 
     @property
     def _outside(self) -> str:
-        """What the time in no phase is."""
+        """The name of the time outside all phases."""
         return "other" if self._book.is_open else "startup"
 
     def _end(self, phase: Phase, step: Phase | None, *, failed: bool = False) -> None:
-        """The time since the last mark was this phase's. `step`: the one around it."""
+        """Count the time since the last mark as this phase. `step`: the enclosing step."""
         name = phase.name
         if name in _PARTS and (step is not None or name == "data"):
             self._mark(step or self._waiting, name)
@@ -215,7 +216,7 @@ class Clock:
             self._take_values(phase)
             self._mark(phase, name)
             if failed:
-                self._failed.append(phase)  # it took its time, and nothing came of it
+                self._failed.append(phase)  # it took time but produced nothing
                 return
             self._ended = phase
             if isinstance(phase, Step):
@@ -228,23 +229,23 @@ class Clock:
         self._timeline.mark(owner, part, ended)
 
     def _complete(self, phase: Phase) -> None:
-        """All of its time is measured, and its values are there."""
+        """Write a phase whose time is measured and whose values are available."""
         phase.read_values(self._late)
         self._book.complete(phase)
 
     def _take_values(self, phase: Phase, *, last: bool = False) -> None:
-        """`last`: the loop cannot give more."""
+        """Read the values set so far. `last`: the loop can set no more."""
         phase.take_values(self._late, last=last)
         if last:
             for name in phase.__dict__:
                 self._warn(name, f"{phase.name} has no {name!r}; it is left out")
 
     def _prepare(self) -> None:
-        """A step begins. At the first one the machine is known, and the run introduces itself."""
+        """Prepare for a step. The first one detects the machine and opens the ledger."""
         torch = machine.torch_of_the_loop()
         if isinstance(self._timeline, HostTimeline) and (card := machine.card_in_use(torch)) is not None:
-            with suppress(RuntimeError):  # without such memory a loss is unknown
-                self._late.prepare(torch)  # before the first step, and not inside of one
+            with suppress(RuntimeError):  # without this memory, losses are unknown
+                self._late.prepare(torch)  # before the first step, not inside one
             self._timeline = CudaTimeline(torch.cuda, card, self._timeline, self._book, self._outside)
         if self._book.is_open:
             return
@@ -270,7 +271,7 @@ class Clock:
         self._book.close(reason)
 
     def _number(self, phase: Phase) -> None:
-        """The iteration of a phase. Steps that are counted anew in each epoch are numbered on."""
+        """Set the iteration of a phase. If a loop counts from 0 in each epoch, the numbering continues."""
         asked, inside = phase.iteration, self._open[-1] if self._open else None
         phase.iteration = self._book.iteration if inside is None else inside.iteration
         if asked is None:
@@ -282,10 +283,10 @@ class Clock:
                 return
         self._warn("iteration", f"step {asked!r} after step {phase.iteration - 1}: the clock numbers the steps itself")
 
-    # --- trouble -----------------------------------------------------------------------------------------------------
+    # --- errors ------------------------------------------------------------------------------------------------------
 
     def _is_mine(self) -> bool:
-        """Whether the clock is on, and this is the thread that trains: what runs beside it keeps nobody waiting."""
+        """Whether the clock is on and this is the training thread: other threads do not hold it up."""
         if self._off:
             return False
         if self._thread is None:
@@ -309,14 +310,14 @@ class Clock:
         atexit.unregister(self._at_exit)
 
     def _warn(self, about: str, text: str) -> None:
-        """Once about each thing. Where somebody turned warnings into errors, it is none."""
+        """Warn once per subject. If warnings are turned into errors, stay silent."""
         if about not in self._warned:
             self._warned.add(about)
             with suppress(Exception):
                 warnings.warn(f"nanopace: {text}", RuntimeWarning, stacklevel=4)
 
     def _at_exit(self) -> None:
-        """The process ends, and nobody closed the clock. Python remembers the error that ended it."""
+        """The process ends without closing the clock. Python still has the error that ended it."""
         error = getattr(sys, "last_value", None)
         self.close(None if error is None or hasattr(sys, "ps1") else ending_of(error))
 

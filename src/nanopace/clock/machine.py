@@ -1,4 +1,4 @@
-"""Where the loop runs: which rank this is, which card, which versions. What nobody says is unknown."""
+"""Describes where the loop runs: rank, card, versions. Whatever cannot be found out is left unknown."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def torch_of_the_loop() -> Any:
 
 
 def card_in_use(torch: Any) -> int | None:
-    """The number of the current card, once the loop has begun to use one."""
+    """The index of the current card, once the loop uses one."""
     if torch is None or not torch.cuda.is_initialized():
         return None
     return int(torch.cuda.current_device())
 
 
 def rank_and_world(torch: Any) -> tuple[int, int | None]:
-    """By torch.distributed, or by what torchrun and others put into the environment; a single process is rank 0."""
+    """From torch.distributed, or the environment variables of torchrun and others. A single process is rank 0."""
     distributed = getattr(torch, "distributed", None)
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank()), int(distributed.get_world_size())
@@ -45,7 +45,7 @@ def introduction(torch: Any) -> dict[str, Any]:
         if (world or 1) > 1:
             facts["gpu_count"] = world
         elif torch.cuda.device_count() == 1:
-            facts["gpu_count"] = 1  # of several, nobody knows how many the loop uses
+            facts["gpu_count"] = 1  # with several, nobody knows how many the loop uses
     return facts
 
 

@@ -1,7 +1,7 @@
-"""What a loop enters: a step, an evaluation, a checkpoint, or another phase.
+"""The phases that a loop enters: a step, an evaluation, a checkpoint, or another one.
 
-Each is a context manager and a decorator. Their values are plain attributes, which may be set inside the block or after
-it, up to the next phase. A name that nobody knows is no error, since nothing here may stop a training: the clock warns.
+Each is a context manager and a decorator. Its values are plain attributes, to be set inside the block or after it,
+until the next phase starts. An unknown name is not an error, since nothing here may stop training: the clock warns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DIGITS = 4  # of a millisecond
 
 
 class Times(Protocol):
-    """Who measures: the Clock."""
+    """Measures the phases: the Clock."""
 
     def enter(self, phase: Phase) -> None: ...
 
@@ -32,7 +32,7 @@ class Times(Protocol):
 
 
 class Phase:
-    """A stretch of time. `ms` grows as its pieces are measured."""
+    """A stretch of time. `ms` grows as parts of it are measured."""
 
     __slots__ = ("__dict__", "_clock", "counts", "data_ms", "iteration", "ms", "name", "optimizer_ms", "taken")
 
@@ -41,10 +41,10 @@ class Phase:
     def __init__(self, clock: Times, name: str, iteration: object = None) -> None:
         self._clock = clock
         self.name = name
-        self.iteration: Any = iteration  # a count from `__enter__` on
+        self.iteration: Any = iteration  # an integer after `__enter__`
         self.ms = self.data_ms = self.optimizer_ms = 0.0
-        self.counts = False  # it is entered, and not inside another phase to which its time belongs
-        self.taken: dict[str, Any] = {}  # values as they were at its end
+        self.counts = False  # it was entered, and its time does not belong to an enclosing phase
+        self.taken: dict[str, Any] = {}  # its values at the end
 
     def __enter__(self) -> Self:
         self._clock.enter(self)
@@ -54,7 +54,7 @@ class Phase:
         self._clock.leave(self, failed=kind is not None)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """As a decorator: each call is a phase of this kind."""
+        """Use it as a decorator: each call is a phase of this kind."""
 
         @wraps(function)
         def timed(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -68,7 +68,7 @@ class Phase:
             setattr(self, name, value)
 
     def take_values(self, late: LateValues, *, last: bool) -> None:
-        """Begin to read what the loop gave. `last`: it cannot give more, and its tensors are let go."""
+        """Start reading the values. `last`: the loop can set no more, so its tensors are released."""
         for name in self.VALUES:
             value = getattr(self, name)
             if value is not None:
@@ -82,17 +82,17 @@ class Phase:
                 self.taken[name] = taken
 
     def read_values(self, late: LateValues) -> None:
-        """They are there by now."""
+        """Finish reading the values, which are available by now."""
         for name, taken in self.taken.items():
             self.taken[name] = late.read(taken)
 
     @property
     def waited_ms(self) -> float:
-        """The wait for its data before it began."""
+        """How long its data was waited for before it began."""
         return 0.0
 
     def add(self, part: str, ms: float) -> None:
-        """A piece of its time was measured."""
+        """Add a measured part of its time."""
         self.ms += ms
         if part == "data":
             self.data_ms += ms
@@ -100,12 +100,12 @@ class Phase:
             self.optimizer_ms += ms
 
     def event(self, at_ms: float) -> Event:
-        """What the ledger says of it. Of the phases without a class of their own only this one has an event."""
+        """The ledger event. Of the phases without a class, only compile has one."""
         assert self.name == "compile"
         return CompileEvent(round(self.ms, _DIGITS), None, self.iteration, at_ms=at_ms)
 
     def line(self, at_ms: float) -> Event | str:
-        """The event, or the line that it would be."""
+        """The event, or its line in the ledger."""
         return self.event(at_ms)
 
 
@@ -122,8 +122,8 @@ class Step(Phase):
         self.tokens: Any = None
         self.lr: Any = None
         self.grad_norm: Any = None
-        self.skipped: Any = None  # the weights stayed as they were: the loss or a gradient was not finite
-        self.waited: Phase | None = None  # for its data, before it began
+        self.skipped: Any = None  # the weights did not change because the loss or a gradient was not finite
+        self.waited: Phase | None = None  # the wait for its data before it began
 
     @property
     def waited_ms(self) -> float:
@@ -143,7 +143,7 @@ class Step(Phase):
         )
 
     def line(self, at_ms: float) -> Event | str:
-        """What the codec writes of the event, in a fifth of the time, where it has what most steps have."""
+        """The line that the codec would write, in a fifth of the time, if the step has only the usual values."""
         taken = self.taken
         loss, lr = taken.get("loss"), taken.get("lr")
         if len(taken) != (loss is not None) + (lr is not None) or not isfinite((loss or 0.0) + (lr or 0.0)):
@@ -174,7 +174,7 @@ class Evaluation(Phase):
 
 
 class Checkpoint(Phase):
-    """One checkpoint, as long as training waits for it."""
+    """One checkpoint, for as long as training waits for it."""
 
     __slots__ = ("bytes", "path")
 

@@ -1,4 +1,4 @@
-"""The process that a clock runs in: when it began, and how it ended."""
+"""The process that a clock runs in: when it started, and how it ended."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import time
 
 from nanopace.host_clock import process_start
 
-_first = True  # no clock of this process has been made yet
+_first = True  # this process has not created a clock yet
 
 
 def ending_of(error: BaseException | None) -> str:
-    """The ledger's word for why a training ended."""
+    """Why training ended, as the ledger names it."""
     if error is None or (isinstance(error, SystemExit) and not error.code):
         return "finished"
     if isinstance(error, KeyboardInterrupt):
@@ -21,7 +21,7 @@ def ending_of(error: BaseException | None) -> str:
 
 
 def beginning() -> float:
-    """When the run began, by `time.perf_counter`: with the process, unless that has done something else before."""
+    """When the run started, by `time.perf_counter`: with the process, unless that did something else first."""
     global _first
     alone = _first and not hasattr(sys, "ps1") and "ipykernel" not in sys.modules
     _first = False

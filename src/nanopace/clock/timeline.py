@@ -1,8 +1,8 @@
-"""Marks cut the time into pieces without gaps: what passed since the mark before belongs to one phase.
+"""Marks divide the time without gaps: the time since the previous mark belongs to one phase.
 
-On the host a piece is measured at once. On a card a mark is an event in the stream: nobody waits for it, and the time
-between two events is the card's own. They are read once the card has passed them, a step or two later, by the thread
-that trains: another one would disturb the capture of a CUDA graph.
+On the host, it is measured at once. On a card, a mark is a CUDA event in the stream: nothing waits for it, and the card
+measures the time between two events. The training thread reads them a step or two later, once the card has passed them.
+Another thread would disturb the capture of a CUDA graph.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-_TOLERANCE = 1.01  # times what the host saw pass, plus some slack: two clocks never agree entirely
+_TOLERANCE = 1.01  # times the host's measurement, plus some slack: two clocks never quite agree
 _SLACK_MS = 10.0
 
 
 class Takes(Protocol):
-    """Whatever pieces of time are given to."""
+    """Something that time is counted for."""
 
     def add(self, part: str, ms: float, /) -> None: ...
 
@@ -29,12 +29,12 @@ class HostTimeline:
     """For CPUs, where a call is done when it returns. The plain twin of CudaTimeline."""
 
     def __init__(self, began: float, done: Done) -> None:
-        """`began`: the first mark, on the clock of `time.perf_counter`. `done` hears of phases that are complete."""
+        """`began`: the first mark, by `time.perf_counter`. `done` is called with each completed phase."""
         self._last = began
         self.done = done
 
     def mark(self, owner: Takes, part: str, complete: object = None) -> None:
-        """What passed since the last mark was a part of `owner`. From now on nothing is added to `complete`."""
+        """Count the time since the last mark as a part of `owner`. `complete` gets no more time after this."""
         now = time.perf_counter()
         owner.add(part, (now - self._last) * 1000)
         self._last = now
@@ -42,7 +42,7 @@ class HostTimeline:
             self.done(complete)
 
     def settle(self, patience_s: float) -> None:
-        """Wait until all marks are read, as long as that."""
+        """Wait until all marks are read, but no longer than this."""
 
 
 class _Mark(NamedTuple):
@@ -54,15 +54,15 @@ class _Mark(NamedTuple):
 
 
 class CudaTimeline:
-    """Events in the current stream of one device."""
+    """CUDA events in the current stream of one device."""
 
     def __init__(self, cuda: Any, device: int, host: HostTimeline, owner: Takes, part: str) -> None:
-        """`cuda` is torch.cuda. What passed until now, by the host's clock, was a part of `owner`."""
+        """`cuda` is torch.cuda. The time until now, by the host's clock, was a part of `owner`."""
         self._cuda, self._device, self._done = cuda, device, host.done
         self._completing: list[object] = []
         self._marks: deque[_Mark] = deque()
         self._spare: list[Any] = []
-        cuda.synchronize(device)  # only once: the host's time and the card's are the same here
+        cuda.synchronize(device)  # only once: here, the host's time and the card's are the same
         host.mark(owner, part)
         self._reached = self._record(owner, part)
         self._seen = self._reached.at  # when the host saw it
@@ -71,7 +71,7 @@ class CudaTimeline:
         if complete is not None:
             self._completing.append(complete)
         if self._cuda.is_current_stream_capturing():
-            return  # what is captured does not run: the next mark takes the time
+            return  # captured work does not run now: the next mark takes the time
         self._marks.append(self._record(owner, part))
         if complete is not None:
             self._read()
@@ -83,7 +83,7 @@ class CudaTimeline:
             time.sleep(0.001 if self._marks else 0)
 
     def _read(self) -> None:
-        """All marks that the card has passed."""
+        """Read all marks that the card has passed."""
         while self._marks and self._marks[0].event.query():
             mark, before = self._marks.popleft(), self._reached
             now = time.perf_counter()
@@ -94,7 +94,7 @@ class CudaTimeline:
                 self._done(phase)
 
     def _credible(self, ms: float, now: float) -> float:
-        """A card's timer may restart, or count a laptop's sleep: then the host's own time counts."""
+        """The card's time, or the host's if that is implausible: the timer may restart, or count a laptop's sleep."""
         if 0.0 <= ms <= _TOLERANCE * (now - self._reached.at) * 1000 + _SLACK_MS:
             return ms
         return max(0.0, now - max(self._seen, self._reached.at)) * 1000

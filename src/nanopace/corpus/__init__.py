@@ -1,5 +1,5 @@
-"""Text to tokens on disk, and tokens on disk to windows, without torch.
+"""Turns text into tokens on disk, and tokens on disk into windows, without torch.
 
-`download/` fetches, `documents/` finds the texts in files of any kind, `tokenizers/` turn them into ids, `prepare/`
-writes those as shards and goes on where it was interrupted, and `shards/` is what training reads.
+`download/` fetches files, `documents/` finds the texts in files of any kind, `tokenizers/` turn them into ids,
+`prepare/` writes the ids as shards (and resumes after an interruption), and training reads `shards/`.
 """

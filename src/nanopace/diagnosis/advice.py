@@ -1,8 +1,8 @@
-"""What to change, with what it would have saved in this run; or that nothing is worth changing.
+"""Advice: what to change and how much time it would have saved in this run, or that nothing is worth changing.
 
-Each saving is computed as if its advice were the only one followed: evaluations left out times what one costs. What
-cannot be computed from the log (a larger micro-batch, compile) is advised without a figure. Time is never saved by
-evaluating more often, so that is never advised.
+Each saving assumes that no other advice is followed: for example, the number of evaluations left out times the cost of
+one. Where the log allows no estimate (a larger micro-batch, compile), the advice has no figure. Evaluating more often
+never saves time, so it is never advised.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from nanopace.diagnosis.time.faults import FEW_SKIPPED, training_batch, waited_f
 from nanopace.errors import CardError
 from nanopace.run import Run
 
-_WORTH_TUNING = 0.015  # overhead from which on evaluations are worth a change
-_ENOUGH = 0.01  # ... and down to which
-_FEWEST_EVALUATIONS = 10  # a run keeps at least so many, or its loss curve is lost
+_WORTH_TUNING = 0.015  # of overhead: from here on, change the evaluations
+_ENOUGH = 0.01  # of overhead: no need to go below this
+_FEWEST_EVALUATIONS = 10  # fewer would not show the loss curve
 _LARGEST_RAISE = 10  # times the interval
 _FEWER_BATCHES = 4  # eval_iters over this: half the precision for three quarters of the cost
-_FEWEST_ITERS = 20  # below this an evaluation says little
-_REAL_PART = 0.05  # of the wall clock, where evaluations contain a checkpoint of unknown cost
+_FEWEST_ITERS = 20  # with fewer, the loss is too noisy
+_REAL_PART = 0.05  # of the wall clock: worth advice even if a checkpoint of unknown cost is included
 _SEVERAL = 2  # evaluations: a single one is not worth advice
 _CHECKPOINT_SHARE = 0.003
 _FEWER_SAVES = 4
 _FEWEST_SAVES = 5
 _STALL_SHARE = 0.01
 _IDLE_CARD = 0.45  # mfu below which a larger micro-batch can help
-_WORTH_COMPILING_S = 600.0  # of training: compiling takes a minute of it
-_LARGEST_BATCH_RAISE = 4  # beyond this a micro-batch brings memory trouble and hardly any speed
-# A card that slows down is no overhead, but the run could be faster.
+_WORTH_COMPILING_S = 600.0  # of training: compiling takes about a minute
+_LARGEST_BATCH_RAISE = 4  # beyond this, more memory and hardly more speed
+# A card that slows down causes no overhead, but the run could be faster.
 _SLOWED = 1.05  # the last fifth of the run against the first
 _FEW_ROWS = 15  # too few to tell whether the steps became slower
 _TROUBLE = frozenset({"memory_spill", "level_shift", "throttled_heat", "throttled_hardware"})
 
 
 def advise(run: Run, diagnosis: Diagnosis) -> list[Finding]:
-    """What saves most comes first, advice without a figure last. A run whose loss diverged gets no advice on speed, nor
-    does one whose log has no times."""
+    """Return advice, largest saving first, advice without a figure last. If the loss diverged or the log has no times,
+    none of it is about speed."""
     diverged = any(finding.code == "loss_diverged" for finding in diagnosis.findings)
     if diverged or not diagnosis.timed:
         of_loss = (_leave_float16(run) if diverged else None, _calm_the_loss(run, diagnosis))
@@ -71,7 +71,7 @@ def _number(finding: Finding, name: str) -> float:
 
 
 def _nothing_to_gain(diagnosis: Diagnosis) -> bool:
-    """Whether all that could be saved is too little, as far as the log can tell."""
+    """Whether too little could be saved, as far as the log shows."""
     wall, mfu = diagnosis.wall, diagnosis.mfu
     card = mfu.card_high if mfu.card is None else mfu.card
     overhead = _overhead(diagnosis)
@@ -93,7 +93,7 @@ def _slowed(step: Step) -> bool:
 
 
 def _overhead(diagnosis: Diagnosis) -> float | None:
-    """As a share of the time without start-up and stalls: a stall does not make evaluations cheaper."""
+    """The overhead as a share of the time without start-up and stalls: a stall does not make evaluations cheaper."""
     wall, undisturbed_s = diagnosis.wall, _undisturbed_s(diagnosis)
     return (
         wall.overhead_share * wall.awake_s / undisturbed_s
@@ -113,7 +113,7 @@ def _overhead_matters(diagnosis: Diagnosis) -> bool:
 
 
 def _raise_eval_interval(diagnosis: Diagnosis) -> Finding | None:
-    """To the smallest round interval that brings the overhead to 1%, as long as enough evaluations remain."""
+    """Advise the smallest round interval that brings the overhead to 1%, as long as enough evaluations remain."""
     interval, count, overhead = diagnosis.evaluations.interval, diagnosis.evaluations.count, _overhead(diagnosis)
     if not _overhead_matters(diagnosis) or not interval or overhead is None:
         return None
@@ -137,7 +137,7 @@ def _raise_eval_interval(diagnosis: Diagnosis) -> Finding | None:
 
 
 def _saved_by_keeping(diagnosis: Diagnosis, kept: int) -> float:
-    """Seconds saved with only so many evaluations, each of which may save a checkpoint."""
+    """The seconds saved if only `kept` evaluations remain; each may also save a checkpoint."""
     wall, saves = diagnosis.wall, diagnosis.checkpoints.count
     checkpoint_s = wall.checkpoint_s or 0.0
     evaluation_s = (wall.overhead_share or 0.0) * wall.awake_s - checkpoint_s
@@ -152,7 +152,8 @@ def _round_numbers(largest: int) -> list[int]:
 
 
 def _lower_eval_iters(run: Run, diagnosis: Diagnosis) -> Finding | None:
-    """Only where that knob is all that an evaluation consists of: others run benchmarks and write samples, too."""
+    """Advise fewer batches per evaluation, for trainers whose evaluations do nothing else: some run benchmarks or write
+    samples."""
     if not run.nanogpt_knobs or not _overhead_matters(diagnosis):
         return None
     iters = run.number("eval_iters")
@@ -167,20 +168,20 @@ def _lower_eval_iters(run: Run, diagnosis: Diagnosis) -> Finding | None:
         seconds = _evaluation_s(diagnosis, 1 - lower / iters)
         numbers = {"from_iters": int(iters), "to_iters": lower, "noise_factor": math.sqrt(iters / lower)}
         code = "lower_eval_iters"
-    if seconds is None:  # it may be the checkpoint that takes the time
+    if seconds is None:  # perhaps the checkpoint takes the time
         return Finding(code, numbers, advice=True) if (_overhead(diagnosis) or 0.0) >= _REAL_PART else None
     return _saving(diagnosis, code, seconds, **numbers)
 
 
 def _evaluation_s(diagnosis: Diagnosis, share: float) -> float | None:
-    """A share of what all evaluations took; None where a checkpoint of unknown size is in it."""
+    """A share of the time of all evaluations; None if it includes a checkpoint of unknown cost."""
     evaluations = diagnosis.evaluations
     each = evaluations.each_ms
     if each is not None and evaluations.contains_checkpoint:
         each = None if evaluations.predicted_ms is None else min(each, evaluations.predicted_ms)
     if each is None:
         return None
-    all_s = evaluations.count * each / 1000  # at the cost of one, which may be that of a slow stretch
+    all_s = evaluations.count * each / 1000  # `each` may come from a slow stretch
     spent_s = diagnosis.wall.evaluation_s
     return share * (all_s if spent_s is None else min(all_s, spent_s))
 
@@ -214,7 +215,8 @@ def _find_the_stall(diagnosis: Diagnosis) -> Finding | None:
 
 
 def _calm_the_loss(run: Run, diagnosis: Diagnosis) -> Finding | None:
-    """One or two skipped steps are normal; more of them, or a rollback, point at the learning rate or the data."""
+    """Advise when skipped steps or rollbacks point at the learning rate or the data; one or two skipped steps are
+    normal."""
     faults, ended = diagnosis.faults, diagnosis.source.ending == "diverged"
     if faults.skipped_steps <= FEW_SKIPPED and not faults.rollbacks and not ended:
         return None
@@ -231,7 +233,7 @@ def _find_the_straggler(diagnosis: Diagnosis) -> Finding | None:
 
 
 def _smaller_micro_batch(diagnosis: Diagnosis) -> Finding | None:
-    """The micro-batch that the run ended up with is the one that fits."""
+    """Advise the micro-batch that the run fell back to: that one fits."""
     reached = training_batch(diagnosis.faults)
     if reached is None:
         return None
@@ -240,11 +242,12 @@ def _smaller_micro_batch(diagnosis: Diagnosis) -> Finding | None:
 
 
 def _use_float16(run: Run, diagnosis: Diagnosis) -> Finding | None:
-    """On a card with fp16 tensor cores and without bf16, which it emulates in fp32; so it does no more than that."""
+    """Advise float16 on a card that has fp16 tensor cores and emulates bf16 in fp32, unless the run was faster than
+    fp32 allows."""
     name, dtype, achieved = diagnosis.mfu.card_name, run.value("dtype"), diagnosis.mfu.achieved_tflops
     if name is None or not run.nanogpt_knobs or dtype not in (None, "bfloat16"):
         return None
-    from nanopace.hardware.cards import find_cards  # only few runs come this far
+    from nanopace.hardware.cards import find_cards  # few runs get this far
 
     try:
         cards = find_cards(name)
@@ -258,22 +261,22 @@ def _use_float16(run: Run, diagnosis: Diagnosis) -> Finding | None:
 
 def _turn_on_compile(run: Run, diagnosis: Diagnosis) -> Finding | None:
     if run.value("device") in ("cpu", "mps") or diagnosis.mfu.verdict == "power_limited":
-        return None  # there it takes minutes and gains little; a card without power to spare gains nothing
+        return None  # on these, compiling takes minutes and gains little; at its power limit, a card gains nothing
     if (diagnosis.wall.training_s or 0.0) + (diagnosis.ahead.eta_s or 0.0) < _WORTH_COMPILING_S:
         return None
     return Finding("turn_on_compile", advice=True) if run.value("compile") is False else None
 
 
 def _larger_micro_batch(run: Run, diagnosis: Diagnosis) -> Finding | None:
-    """A doubled micro-batch, or one doubled twice, where the card is idle and has the memory for it."""
+    """Advise two or four times the micro-batch if the card is idle and has the memory for it."""
     card = diagnosis.mfu.card
     if diagnosis.mfu.verdict == "power_limited":
-        return None  # the card has no power left for more work at once
+        return None  # at its power limit, the card cannot do more work at once
     batch, accumulation = run.number("batch_size"), run.number("gradient_accumulation_steps")
     if card is None or card >= _IDLE_CARD or not batch or not accumulation:
         return None
     if training_batch(diagnosis.faults) is not None:
-        return None  # even the present one did not fit
+        return None  # even the current one did not fit
     fits = _largest_that_fits(run, diagnosis)
     cards = int(run.number("gpu_count") or run.number("world_size") or 1)
     larger, fewer = int(batch), int(accumulation)
@@ -286,8 +289,8 @@ def _larger_micro_batch(run: Run, diagnosis: Diagnosis) -> Finding | None:
 
 
 def _largest_that_fits(run: Run, diagnosis: Diagnosis) -> int:
-    """0 where the card's memory or the model's shape is unknown."""
-    from nanopace.hardware.cards import find_cards  # only few runs come this far
+    """The largest micro-batch that fits; 0 if the card's memory or the model's shape is unknown."""
+    from nanopace.hardware.cards import find_cards  # few runs get this far
     from nanopace.hardware.memory import largest_micro_batch
 
     layers, width, vocabulary, context = (

@@ -1,4 +1,4 @@
-"""What two runs mean beside each other: codes and numbers, never sentences. The records are the JSON."""
+"""The result of comparing two runs: codes and numbers, never sentences. The records are the JSON."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from nanopace.diagnosis.result import JSON_VERSION, Diagnosis, Finding, Number
 from nanopace.record import Record, shown_in_a_notebook
 from nanopace.run import Metric
 
-# Where the seconds come from: our ledger; the rows of a log, added up; or rows that leave out an evaluation or a save.
+# Where the seconds come from: our ledger, the sum of a log's rows, or rows that omit an evaluation or a save.
 TrainingClock = Literal["measured", "rows", "incomplete"]
-# Printed by the trainers; from the scatter of the evaluations; one of each; unknown, since evaluations are too few.
+# Printed by the trainers, from the scatter of the evaluations, one of each, or unknown because evaluations are too few.
 ErrorBasis = Literal["standard_error", "scatter", "mixed", "unknown"]
 Sooner = Literal["a", "b", "tie"]
 
@@ -24,7 +24,7 @@ class Change(Record):
 
 
 class PairOf(Record):
-    """A figure of both runs, and b over a."""
+    """A figure for both runs, and b over a."""
 
     a: float | None
     b: float | None
@@ -37,12 +37,12 @@ class Decomposition(Record):
     total: float | None
     flops_per_token: float | None
     utilisation: float | None
-    peak: float | None  # of one card: 0 on the same; None where a card is unknown, and then it is inside utilisation
-    gpu_count: float | None = None  # None where a count is unknown
+    peak: float | None  # of one card: 0 if equal; None if a card is unknown, and then part of utilisation
+    gpu_count: float | None = None  # None if a count is unknown
 
 
 class AtTokens(Record):
-    """The lowest validation losses of both up to there; the same below."""
+    """The lowest validation loss of each run up to that many tokens; likewise below."""
 
     tokens: float
     a: float
@@ -62,20 +62,20 @@ class AtFlops(Record):
 
 
 class Reached(Record):
-    """When a run was first at or below a loss: straight between the evaluations before and after."""
+    """When a run first reached a loss, interpolated between the evaluations before and after."""
 
     seconds: float  # since the first step
-    early_s: float | None  # when it was at the loss plus its error; None where that is unknown ...
-    late_s: float | None  # ... and at the loss less its error; None if it never was, too
+    early_s: float | None  # when it reached the loss plus the uncertainty; None if that is unknown ...
+    late_s: float | None  # ... and the loss minus the uncertainty; also None if it never did
     iteration: float
-    after_iteration: int | None  # the evaluation before; None if the first of all is there already
-    by_iteration: int  # the evaluation that is there
+    after_iteration: int | None  # the evaluation before; None if the first one already reaches it
+    by_iteration: int  # the evaluation that reaches it
     tokens: float | None
     clock: TrainingClock
 
 
 class Arrival(Record):
-    """When both were at the lowest validation loss that both have reached."""
+    """When each run reached the lowest validation loss that both reached."""
 
     metric: Metric
     target: float
@@ -83,19 +83,19 @@ class Arrival(Record):
     error_basis: ErrorBasis
     a: Reached
     b: Reached
-    ratio: float | None  # seconds of b over seconds of a; None where one was there before its first step
-    sooner: Sooner | None  # None where it is not clear
+    ratio: float | None  # seconds of b over seconds of a; None if one reached it before its first step
+    sooner: Sooner | None  # None if unclear
 
 
 class Settling(Record):
-    """A third run that would show which knob did it: run b with one knob set back to a's value."""
+    """A third run that would isolate one knob: run b with that knob set to a's value."""
 
     knob: str
     value: Number | bool
 
 
 class Comparison(Record):
-    """Run b against run a. Build it with `nanopace.compare`."""
+    """Run b compared with run a. Build it with `nanopace.compare`."""
 
     a: Diagnosis
     b: Diagnosis
@@ -112,14 +112,14 @@ class Comparison(Record):
     equal_tokens: tuple[AtTokens, ...]
     equal_time: tuple[AtTime, ...]
     equal_flops: tuple[AtFlops, ...]
-    leader_tokens: Literal["a", "b", "tie"] | None  # at the most tokens both have: the lower loss so far
-    leader_time: Literal["a", "b", "tie"] | None  # at the longest time both have; None if it is not clear, too
-    crossover_s: float | None  # from when on the later leader is ahead at equal time; None if the lead never changes
+    leader_tokens: Literal["a", "b", "tie"] | None  # at the most tokens that both reach: the lower loss so far
+    leader_time: Literal["a", "b", "tie"] | None  # at the longest time that both reach; also None if unclear
+    crossover_s: float | None  # when the later leader gets ahead at equal time; None if the lead never changes
     crossover_tokens: float | None
-    unattributable: tuple[str, ...]  # knobs that changed together and may each have moved the utilisation
+    unattributable: tuple[str, ...]  # knobs that changed together; each may have changed the utilisation
     settling: tuple[Settling, ...]
     findings: tuple[Finding, ...]
-    arrival: Arrival | None = None  # None where validation losses or their times are unknown, or cannot be compared
+    arrival: Arrival | None = None  # None if validation losses or times are unknown or not comparable
     version: int = JSON_VERSION
 
     def _repr_html_(self) -> str:

@@ -1,4 +1,4 @@
-"""The run as charts show it: few enough points for a page, and every slow row that can be kept among them."""
+"""The run for charts: few enough points for a page, with as many slow rows as possible."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from nanopace.run import Evaluation, Run
 Item = TypeVar("Item")
 
 MOST_ROWS = 2000  # normal ones
-STRETCHES = 300  # of a longer run, whose extremes are all kept: four of each; the rest is at even distances
-MOST_OF_A_CAUSE = 1000  # slow ones, beside them
+STRETCHES = 300  # of a longer run: the extremes of each (up to four) are kept, the rest is evenly spaced
+MOST_OF_A_CAUSE = 1000  # slow ones, in addition
 MOST_EVALUATIONS = 2000
 MOST_SAVES = 2000
 
 
 def draw(run: Run, pace: Pace, breakdown: Breakdown, mfu: Mfu, clock: Clock) -> Curves:
-    """Thin the rows out, and put each point on the clock."""
+    """Thin out the rows and put each point on the clock."""
     rows = run.rows
     chosen = _chosen(run, pace, breakdown)
     evaluations = _spread([each for each in run.evaluations if each.metric != "core"], MOST_EVALUATIONS)
     saved = breakdown.costs.saved
     saves = _saves(run, clock)
-    measured = mfu.printed_last is not None  # a 0 in every row is none
+    measured = mfu.printed_last is not None  # only zeros means not measured
     return replace(
         _evaluated(evaluations, saved),
         row_iteration=tuple(rows.last_iteration[index] for index in chosen),
@@ -49,7 +49,7 @@ def draw(run: Run, pace: Pace, breakdown: Breakdown, mfu: Mfu, clock: Clock) -> 
 
 
 def draw_untimed(run: Run, saved: frozenset[int]) -> Curves:
-    """The losses of a log without times: each tuple is as long as its like, with None for what is unknown."""
+    """The losses of a log without times. Parallel tuples have equal lengths, with None for unknowns."""
     rows = run.untimed_rows
     chosen = outlined(range(len(rows)), (rows.loss,))
     evaluations = _spread([each for each in run.evaluations if each.metric != "core"], MOST_EVALUATIONS)
@@ -82,7 +82,7 @@ def _evaluated(evaluations: Sequence[Evaluation], saved: frozenset[int]) -> Curv
 
 
 def _sensed(run: Run) -> dict[str, tuple[float | str | None, ...]]:
-    """What the card's sensors read, already thinned out."""
+    """The readings of the card's sensors, already thinned out."""
     readings = run.gpu_readings
     return {
         "gpu_seconds": tuple(each.seconds for each in readings),
@@ -95,7 +95,7 @@ def _sensed(run: Run) -> dict[str, tuple[float | str | None, ...]]:
 
 
 def _chosen(run: Run, pace: Pace, breakdown: Breakdown) -> list[int]:
-    """Rows to show: the slow ones of every cause from all over the run, and the outline of the others."""
+    """The rows to show: slow ones of every cause from the whole run, and an outline of the others."""
     by_cause: dict[Cause, list[int]] = {}
     for index, kind in enumerate(pace.kind):
         if kind == SLOW:
@@ -106,8 +106,8 @@ def _chosen(run: Run, pace: Pace, breakdown: Breakdown) -> list[int]:
 
 
 def outlined(rows: Sequence[int], columns: Sequence[Sequence[float]]) -> Sequence[int]:
-    """At most so many of them: the lowest and the highest value of each column in every stretch, so that no spike is
-    lost, and others at even distances."""
+    """At most MOST_ROWS rows: the lowest and highest value of each column in every stretch, so that no spike is lost,
+    plus evenly spaced ones."""
     if len(rows) <= MOST_ROWS:
         return rows
     kept: set[int] = set()
@@ -120,7 +120,8 @@ def outlined(rows: Sequence[int], columns: Sequence[Sequence[float]]) -> Sequenc
 
 
 def _largest(rows: Sequence[int], breakdown: Breakdown) -> Sequence[int]:
-    """At most so many of one cause: of neighbours the one that took longest, so that no part of the run looks free."""
+    """At most MOST_OF_A_CAUSE rows of one cause: the longest among neighbours, so that no part of the run looks free of
+    it."""
     if len(rows) <= MOST_OF_A_CAUSE:
         return rows
     bounds = [part * len(rows) // MOST_OF_A_CAUSE for part in range(MOST_OF_A_CAUSE + 1)]
@@ -130,16 +131,16 @@ def _largest(rows: Sequence[int], breakdown: Breakdown) -> Sequence[int]:
 
 
 def _spread(items: Sequence[Item], most: int) -> Sequence[Item]:
-    """At most so many of them, at even distances, the first and the last among them."""
+    """At most `most` items, evenly spaced, including the first and the last."""
     if len(items) <= most:
         return items
     return [items[position * (len(items) - 1) // (most - 1)] for position in range(most)]
 
 
 def _saves(run: Run, clock: Clock) -> list[tuple[float, float]]:
-    """The waits for checkpoints that the trainer measured, the longest of them: ms, and the end on the clock."""
+    """The longest measured waits for checkpoints: milliseconds, and the end on the clock."""
     if run.row_contains_evaluation:
-        return []  # in the rows, or of the length that the others have
+        return []  # contained in the rows, or assumed to take as long as the others
     timed = zip(clock.events, clock.event_end_s, strict=True)
     waits = [(event.ms, end_s) for event, end_s in timed if event.bucket == "checkpoint" and event.ms > 0]
     return sorted(sorted(waits, reverse=True)[:MOST_SAVES], key=lambda wait: wait[1])
@@ -154,14 +155,14 @@ def _known(value: float) -> float | None:
 
 
 def _true_mfu(run: Run, pace: Pace, mfu: Mfu, index: int) -> float | None:
-    """What the trainer would have printed for this row's step alone."""
+    """The mfu that the trainer would have printed for this row's step alone."""
     plain = pace.kind[index] in (NORMAL, UNEVEN)
     step_ms = run.rows.ms[index] if plain else pace.baseline_ms[index]
     return mfu.steady_printed * pace.step_ms / step_ms if mfu.steady_printed is not None and step_ms else None
 
 
 def eval_seconds(run: Run, pace: Pace, clock: Clock, evaluations: Sequence[Evaluation]) -> Iterator[float]:
-    """The wall clock at the end of each evaluation, before the step of its iteration."""
+    """The wall clock at the end of each evaluation, which comes before the step of the same iteration."""
     rows, ends = run.rows, clock.row_end_s
     at = [event.iteration for event in clock.events]
     evaluated = () if run.row_contains_evaluation else enumerate(clock.events)  # their order is known
@@ -174,7 +175,7 @@ def eval_seconds(run: Run, pace: Pace, clock: Clock, evaluations: Sequence[Evalu
         end = own.get(each.iteration, bisect_right(at, each.iteration) - 1)
         before = bisect_left(rows.last_iteration, each.iteration) - 1  # the last row that ended earlier
         if before < 0:
-            yield spent_s[end + 1]  # only the start was earlier
+            yield spent_s[end + 1]  # nothing but the start-up came before
             continue
         last, step_s = rows.last_iteration[before], pace.baseline_ms[before] / 1000
         events_s = spent_s[end + 1] - spent_s[bisect_right(at, last)]

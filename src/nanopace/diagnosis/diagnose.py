@@ -1,4 +1,4 @@
-"""From what happened to what it means: the steps in order."""
+"""From a Run to its Diagnosis: all steps in order."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from nanopace.run import Run
 
 
 def diagnose(run: Run) -> Diagnosis:
-    """What a run means. Arithmetic, and what `nanopace tune` measured of this machine's card: it never fails, and what
-    it cannot know is None."""
+    """Return what a run means. It calculates from the log and from what `nanopace tune` measured on this machine's
+    card. It never fails; unknowns are None."""
     diagnosis = _diagnose(run) if len(run.rows) or not len(run.untimed_rows) else diagnose_untimed(run)
     diagnosis = withhold_false_findings(replace(diagnosis, findings=(*diagnosis.findings, *advise(run, diagnosis))))
     return replace(diagnosis, findings=said_elsewhere(run, diagnosis.findings))
 
 
 def _diagnose(run: Run) -> Diagnosis:
-    """The diagnosis of a log with times, without advice."""
+    """Diagnose a log with times, without advice."""
     pace = find_pace(run)
     breakdown = break_down_rows(run, pace)
     wall, restarts, clock = account(run, pace, breakdown)
@@ -76,7 +76,7 @@ def _diagnose(run: Run) -> Diagnosis:
         notes=run.notes,
         samples=run.samples,
     )
-    if any(finding.code == "loss_diverged" for finding in diagnosis.findings):  # no praise for what computes nothing
+    if any(finding.code == "loss_diverged" for finding in diagnosis.findings):  # do not praise a broken run
         kept = tuple(each for each in diagnosis.findings if not each.code.startswith("utilisation_"))
         diagnosis = replace(diagnosis, findings=kept)
     return diagnosis

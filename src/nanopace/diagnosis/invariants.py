@@ -1,8 +1,8 @@
-"""Invariants of every diagnosis, whatever the log: no part is larger than its whole.
+"""Invariants of every diagnosis, whatever the log: no part exceeds its total.
 
-No time is negative, and no advice saves more than was spent. A figure that breaks this is a mistake of ours, and a
-wrong sentence is worse than none: `withhold_false_findings` leaves out the findings that rest on it. Tests set
-`strict`, which makes it raise instead.
+No time is negative, and no advice saves more than was spent. A figure that breaks this is our bug, and a wrong sentence
+is worse than none: `withhold_false_findings` drops the findings that depend on it. In tests, `strict` makes it raise
+instead.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from nanopace.diagnosis.comparison import Comparison, PairOf
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.record import Record, replace
 
-strict = False  # raise, as in tests, instead of leaving out what is wrong
+strict = False  # raise, as in tests, instead of dropping findings
 
 ROUNDING = 1e-6  # of a figure
 NOT_OF_A_WHOLE = frozenset({"change_share", "excess_share", "drift_share", "lag_share", "measured_share"})
 OF_THE_RUN = frozenset({"total_s", "overhead_s", "longer_s", "lost_s", "hidden_s", "after_s", "suspended_s"})
 
-# A complaint, and the finding that it is about; None: about the figures that all findings rest on.
+# A complaint and its finding; None if it concerns figures that all findings depend on.
 Broken = tuple[str, Finding | None]
 Checked = TypeVar("Checked", bound=Diagnosis | Comparison)
 
 
 class InvariantError(AssertionError):
-    """A figure that is impossible."""
+    """An impossible figure."""
 
 
 def withhold_false_findings(checked: Checked) -> Checked:
-    """The same without the findings that cannot be true; without any advice, if a figure that all rest on is wrong."""
+    """Drop the findings that cannot be true, and all advice if a basic figure is wrong."""
     complaints = [*_check_diagnosis(checked)] if isinstance(checked, Diagnosis) else [*_check_comparison(checked)]
     if not complaints:
         return checked
@@ -105,14 +105,14 @@ def _check_wall(run: Diagnosis) -> Iterator[str]:
 
 
 def _check_events(run: Diagnosis) -> Iterator[str]:
-    """Evaluations and checkpoints, all of them at the cost of one."""
+    """Check evaluations and checkpoints, at the cost of one each."""
     evaluations, checkpoints = run.evaluations, run.checkpoints
     if evaluations.visible + evaluations.hidden != evaluations.count:
         yield f"{evaluations.visible} + {evaluations.hidden} of {evaluations.count} evaluations"
     for each in (evaluations, checkpoints):
         if each.low_ms is not None and each.high_ms is not None and each.low_ms > _at_most(each.high_ms):
             yield f"an interval of {each.low_ms} to {each.high_ms} ms"
-    if run.wall.overhead_share is not None:  # else not all of them are in the wall clock
+    if run.wall.overhead_share is not None:  # else some are missing from the wall clock
         if evaluations.each_ms is not None and evaluations.each_ms / 1000 > _at_most(run.wall.awake_s):
             yield f"an evaluation of {evaluations.each_ms} ms in a run of {run.wall.awake_s} s"
         if checkpoints.basis == "measured" and (checkpoints.each_ms or 0.0) / 1000 > _at_most(run.wall.awake_s):
@@ -138,7 +138,7 @@ def _check_numbers(finding: Finding, run: Diagnosis | None) -> Iterator[str]:
 
 
 def _spent_s(run: Diagnosis) -> Mapping[str, float]:
-    """For each advice, the time spent on what it changes: it cannot save more."""
+    """For each kind of advice, the time spent on what it changes: it cannot save more."""
     wall = run.wall
     overhead_s = (wall.overhead_share or 0.0) * wall.awake_s
     return {

@@ -1,7 +1,7 @@
-"""Findings whose sentence is true of nanoGPT, and not of the trainer at hand: they say so, and are said otherwise.
+"""Findings whose sentence is true for nanoGPT but not for the trainer at hand get a different sentence.
 
-Code and numbers stay the same. `elsewhere` among the numbers picks the sentence of wording/other_trainers.py, which may
-need a few more of them.
+Code and numbers stay the same. `elsewhere` among the numbers selects the sentence in wording/other_trainers.py, which
+may need a few more numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ More = Mapping[str, Number]
 
 
 def said_elsewhere(run: Run, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The same findings, each as it fits the run's trainer."""
+    """The same findings, each adapted to the run's trainer."""
     return tuple(_fitted(run, finding) for finding in findings)
 
 
@@ -29,18 +29,18 @@ def _fitted(run: Run, finding: Finding) -> Finding:
 
 
 def _own_knobs(run: Run, _finding: Finding) -> More | None:
-    """Of a trainer that nanoGPT's knobs do not set."""
+    """For trainers that do not use nanoGPT's knobs."""
     return None if run.nanogpt_knobs else {}
 
 
 def _no_plain_row(run: Run, finding: Finding) -> More | None:
-    """The only row of an excerpt may be a plain one, whoever printed it."""
+    """The only row of an excerpt may be plain, whatever the trainer."""
     excerpt = len(run.rows) == 1 and run.rows.iteration[0] > 0 and not run.evaluations
     return {} if excerpt else _own_knobs(run, finding)
 
 
 def _compile(run: Run, _finding: Finding) -> More | None:
-    """What to look at, where the trainer can compile and is not known to do so already."""
+    """What to check if the trainer can compile and is not known to do so already."""
     if run.nanogpt_knobs:
         return None
     return {"compile": "torch.compile" if run.compiles and run.value("compile") is not True else None}
@@ -51,13 +51,13 @@ def _never_compiles(run: Run, _finding: Finding) -> More | None:
 
 
 def _peak_of_log(run: Run, _finding: Finding) -> More | None:
-    """The trainer says which peak it took: not the same for any card."""
+    """For trainers that print their own peak, which is not the same for every card."""
     peak = run.facts.get("printed_peak_tflops")
     return {} if peak is not None and peak.origin == "log" else None
 
 
 def _missing(run: Run, finding: Finding) -> More | None:
-    """Only what helps if it is passed: for most trainers neither tokens nor FLOPs follow from nanoGPT's knobs."""
+    """Name only what helps if it is passed: for most trainers, nanoGPT's knobs give neither tokens nor FLOPs."""
     missing = str(finding.numbers["missing"]).split(", ")
     knobs = [name for name in missing if name != "gpu"]
     if run.nanogpt_knobs and run.gpt2_shape:

@@ -1,4 +1,4 @@
-"""What was read, and findings about how. They come first: everything else depends on them."""
+"""What was read, and findings about the reading itself. They come first because everything else depends on them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nanopace.run import Run
 
 
 def describe_source(run: Run) -> Source:
-    """Which log this is, and how far it goes."""
+    """Which log this is, and which iterations it covers."""
     rows = run.logged
     return Source(
         name=run.name,
@@ -23,7 +23,7 @@ def describe_source(run: Run) -> Source:
 
 
 def describe_model(run: Run) -> Model:
-    """The size of the model, as far as it is known."""
+    """The size of the model, as far as known."""
     return Model(
         parameters=run.number("parameters"),
         flops_per_token=run.number("flops_per_token"),
@@ -32,7 +32,8 @@ def describe_model(run: Run) -> Model:
 
 
 def reading_findings(run: Run) -> list[Finding]:
-    """What was left out, text around the log, a file cut short, lines not understood, rows of several iterations."""
+    """Findings about omissions, text around the log, a truncated file, unreadable lines and rows of several
+    iterations."""
     findings = []
     if run.runs_of_file is not None:
         findings.append(Finding("many_runs", {"runs": run.runs_of_file}))
@@ -51,14 +52,14 @@ def reading_findings(run: Run) -> list[Finding]:
             Finding("unread_evaluations", {"count": unread.count, "line": unread.line, "line_text": unread.text})
         )
     if run.rows_cover > 1:
-        exact = run.rows_cover if run.rows_cover_shown_by != "clock" else None  # it is not the same in all rows
+        exact = run.rows_cover if run.rows_cover_shown_by != "clock" else None  # else it differs between rows
         findings.append(Finding("rows_cover_several", {"iterations": exact, "shown_by": run.rows_cover_shown_by}))
     findings += [Finding(each.code, each.numbers) for each in run.caveats if not _settled(each.code, run)]
     return findings
 
 
 def _settled(caveat: str, run: Run) -> bool:
-    """Whether somebody has said since what the log does not say."""
+    """Whether a flag has since supplied what the log does not state."""
     return caveat == "gpus_unknown" and run.number("gpu_count") is not None
 
 

@@ -1,7 +1,7 @@
 """What a run means: codes and numbers, never sentences.
 
-The records are the JSON: `views/json.py` writes each field under its own name, and docs/json-format.md explains
-them. Shares and mfu are fractions, times carry their unit in their name, unknown is None.
+The records are the JSON: `views/json.py` writes each field under its own name, and docs/json-format.md explains them.
+Shares and mfu are fractions, the name of a time ends in its unit, and unknown is None.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from nanopace.record import Record, shown_in_a_notebook
 from nanopace.run import Ending, Fact, GpuUse, Metric, Sample, Stage
 
 JSON_VERSION = 1
-WIDE = 0.2  # an interval wider than this share of its figure is shown
+WIDE = 0.2  # show an interval that is wider than this share of its figure
 
 Cause = Literal["compile", "evaluation", "checkpoint", "restart", "periodic", "stall"]
-Basis = Literal["measured", "stamps", "upper_bound", "unknown"]  # stamps: of the log's lines
+Basis = Literal["measured", "stamps", "upper_bound", "unknown"]  # stamps: from the time stamps of the log lines
 Verdict = Literal["near_limit", "good", "power_limited", "half_idle", "mostly_idle", "above_peak"]
-FigureBasis = Literal["flops", "printed"]  # of tokens and FLOPs per token, or of the mfu that the trainer prints
+FigureBasis = Literal["flops", "printed"]  # from tokens and FLOPs per token, or from the printed mfu
 
 Number = float | int | str | None
 
 
 class Finding(Record):
-    """One thing worth saying. `numbers` are what its sentence needs (FINDINGS in wording/sentences.py)."""
+    """One conclusion. `numbers` are what its sentence needs (FINDINGS in diagnosis/codes.py)."""
 
     code: str
     numbers: Mapping[str, Number] = MappingProxyType({})
-    saves_s: float | None = None  # advice only: what following it would have saved in this run
+    saves_s: float | None = None  # advice only: the time it would have saved in this run
     saves_share: float | None = None  # of this run's wall clock
     advice: bool = False
 
 
 class Source(Record):
-    """Which log this is, and how far it goes."""
+    """Which log this is, and which iterations it covers."""
 
     name: str
     format: str
-    rows: int  # lines of the log with a time; where none has one, those with a loss
+    rows: int  # log lines with a time; if none has one, those with a loss
     first_iteration: int
     last_iteration: int
     log_interval: int | None
     ending: Ending | None
-    stage: Stage | None = None  # of a trainer that has several
+    stage: Stage | None = None  # for trainers with several
 
 
 class Level(Record):
@@ -57,19 +57,19 @@ class Level(Record):
 
 
 class Step(Record):
-    """What a normal step takes."""
+    """The time of a normal step."""
 
-    median_ms: float | None  # None where the log has no times
+    median_ms: float | None  # None if the log has no times
     spread: float | None  # scaled MAD of the normal rows as a fraction of the median
     normal_rows: int
-    uneven_rows: int  # outside of the noise, but too little to be called slow
-    levels: tuple[Level, ...]  # one unless the baseline shifted
-    drift_share: float | None  # of a steady creep: its slope over the whole run, as a fraction; None if there is none
-    change_share: float | None = None  # last fifth over first, less 1; None below 5% or where it may be chance
-    first_fifth_ms: float | None = None  # median of the first fifth of the plain rows; None of fewer than ten
+    uneven_rows: int  # outside the noise, but not by enough to be slow
+    levels: tuple[Level, ...]  # one, unless the baseline shifted
+    drift_share: float | None  # slope of a steady drift over the whole run, as a fraction; None if there is no drift
+    change_share: float | None = None  # last fifth over first, minus 1; None if below 5% or possibly chance
+    first_fifth_ms: float | None = None  # median of the first fifth of the plain rows; None for fewer than ten
     last_fifth_ms: float | None = None
-    low_ms: float | None = None  # a tenth of the normal rows is at or below this ...
-    high_ms: float | None = None  # ... and a tenth above this
+    low_ms: float | None = None  # a tenth of the normal rows are at or below this ...
+    high_ms: float | None = None  # ... and a tenth are above this
 
 
 class SlowRow(Record):
@@ -79,26 +79,26 @@ class SlowRow(Record):
     ms: float
     excess_ms: float  # over the step time around it
     causes: tuple[Cause, ...]
-    parts_ms: Mapping[str, float]  # by cause, as far as the log can tell them apart; sums to excess_ms
-    count: int = 1  # in a very long log this may be the last of so many, with what one of them took
+    parts_ms: Mapping[str, float]  # by cause, as far as the log separates them; the sum is excess_ms
+    count: int = 1  # in a very long log, a row may stand for several; times are those of one
 
 
 class Evaluations(Record):
-    """How many there were, and what one costs."""
+    """The number of evaluations, and the cost of one."""
 
-    count: int  # after training began, a final one too; without those before the first step of a process
-    visible: int  # those inside the time of a row, or that the trainer measured
-    hidden: int  # those between rows, or outside of the rows' clock
-    each_ms: float | None  # of one evaluation; contains the checkpoint where the two cannot be separated
+    count: int  # from the start of training to the final one; without those before the first step of a process
+    visible: int  # inside the time of a row, or measured by the trainer
+    hidden: int  # between rows, or outside the rows' clock
+    each_ms: float | None  # per evaluation; includes the checkpoint if the two cannot be separated
     interval: int | None
     contains_checkpoint: bool
     predicted_ms: float | None  # 2 x eval_iters forward passes at a third of a micro-step; None without the config
-    low_ms: float | None = None  # 80% interval of each_ms; where stretches of the run differ, it spans them
+    low_ms: float | None = None  # 80% interval of each_ms; spans all stretches if they differ
     high_ms: float | None = None
 
 
 class Checkpoints(Record):
-    """How many were written, what one costs, and how that is known."""
+    """The number of checkpoints, the cost of one, and how it is known."""
 
     count: int
     each_ms: float | None  # if basis is upper_bound: at most this
@@ -106,13 +106,13 @@ class Checkpoints(Record):
     saved_rows: int  # evaluation rows with a save ...
     unsaved_rows: int  # ... and without: the natural experiment
     background_ms: float | None = None
-    low_ms: float | None = None  # 80% interval of what one costs; None where nothing but a bound is known
+    low_ms: float | None = None  # 80% interval of the cost of one; None if only a bound is known
     high_ms: float | None = None
-    at_least_ms: float | None = None  # as the first row bounds the evaluation; only where each_ms is not measured
+    at_least_ms: float | None = None  # the first row limits the evaluation; None if each_ms is measured
 
     @property
     def wide_interval(self) -> tuple[float, float] | tuple[None, None]:
-        """The interval, if it is wide enough to be shown."""
+        """The interval, if it is wide enough to show."""
         if self.each_ms is None or self.low_ms is None or self.high_ms is None:
             return None, None
         wide = self.high_ms - self.low_ms > WIDE * self.each_ms
@@ -120,24 +120,25 @@ class Checkpoints(Record):
 
 
 class Startup(Record):
-    """The first row: one step, and what came before it."""
+    """The first row: one step and everything before it."""
 
     total_ms: float
     step_ms: float
     evaluation_ms: float | None
-    compile_ms: float | None  # compile and warm-up; None where the evaluation beside it is unknown
+    compile_ms: float | None  # compile and warm-up; None if the evaluation in the same row is unknown
 
 
 class Restarts(Record):
-    """How often training was started again, and what that cost."""
+    """How often training was restarted, and what that cost."""
 
     count: int
     lost_iterations: int
-    lost_s: float | None  # iterations done again, and start-ups after the first; None where the log has no times
+    lost_s: float | None  # repeated iterations, and start-ups after the first; None if the log has no times
 
 
 class Wall(Record):
-    """Every second of the run. The parts sum to total_s; a None part is in another, or unknown (the findings say)."""
+    """Every second of the run. The parts add up to total_s; a part is None if it is included in another or unknown (the
+    findings say which)."""
 
     total_s: float | None
     training_s: float | None
@@ -146,23 +147,23 @@ class Wall(Record):
     startup_s: float | None
     stall_s: float | None
     restart_s: float | None
-    other_s: float | None  # logging and the like, which our trainer measures
+    other_s: float | None  # logging and the like, as our trainer measures it
     unknown_s: float | None  # None: the log's clock leaves out evaluations of unknown cost
-    overhead_share: float | None  # evaluation and checkpoints over the time in which the machine was awake
-    goodput: float | None  # training over that time
-    measured: bool  # from a ledger's own clock, not reconstructed from rows
+    overhead_share: float | None  # evaluation and checkpoints as a share of the time that the machine was awake
+    goodput: float | None  # training as a share of that time
+    measured: bool  # by the ledger's own clock, not reconstructed from rows
     suspended_s: float | None = 0.0  # the machine slept, or the run was stopped by Ctrl-Z
-    rollback_s: float | None = 0.0  # steps that were done again with other data
+    rollback_s: float | None = 0.0  # steps repeated with other data
 
     @property
     def awake_s(self) -> float:
-        """What shares are of: no setting makes a machine sleep less. 0 where the time is unknown."""
+        """The basis of all shares: no setting changes how long a machine sleeps. 0 if the time is unknown."""
         return (self.total_s or 0.0) - (self.suspended_s or 0.0)
 
 
 class Phases(Record):
-    """What a ledger says of the inside of a run. The first three are training_s of the wall, the next two its startup_s
-    but for what the first steps took beyond a step."""
+    """The phases inside a run, from its ledger. The first three add up to training_s of the wall clock; the next two to
+    its startup_s, except for the extra time of the first steps."""
 
     data_s: float  # waiting for tokens
     forward_backward_s: float
@@ -184,7 +185,7 @@ class Stall(Record):
 
 
 class Setback(Record):
-    """The loss was not finite any more, and training went back to a checkpoint."""
+    """A return to a checkpoint because the loss was no longer finite."""
 
     iteration: int
     failed_at: int
@@ -193,12 +194,12 @@ class Setback(Record):
 
 
 class Faults(Record):
-    """What went wrong without ending the run, as its trainer reports it; loss spikes are looked for in any log."""
+    """Problems that did not end the run, as reported by its trainer; loss spikes are searched for in any log."""
 
     stalls: tuple[Stall, ...] = ()
     skipped_steps: int = 0
     skipped_streaks: int = 0
-    skipped_iterations: tuple[int, ...] = ()  # the first of them
+    skipped_iterations: tuple[int, ...] = ()  # the first ones
     spikes: tuple[LossSpike, ...] = ()
     rollbacks: tuple[Setback, ...] = ()
     micro_batches: tuple[MicroBatch, ...] = ()
@@ -206,53 +207,53 @@ class Faults(Record):
 
 
 class Ahead(Record):
-    """What is to come, at this pace, overhead included."""
+    """What remains to be done at this pace, including overhead."""
 
-    seconds_per_1000: float | None  # None where no row is a plain step
+    seconds_per_1000: float | None  # None if no row is a plain step
     max_iters: int | None
     remaining_iterations: int | None
     eta_s: float | None
-    overhead_share: float | None = None  # of that time: evaluation and checkpoints at their interval
-    eta_low_s: float | None = None  # 80% interval of eta_s; None where too little was seen (see time_left.py)
+    overhead_share: float | None = None  # share of evaluations and checkpoints in that time
+    eta_low_s: float | None = None  # 80% interval of eta_s; None if too little is known (see time_left.py)
     eta_high_s: float | None = None
 
 
 class Throughput(Record):
-    """From normal rows only."""
+    """Speed in tokens, from normal rows only."""
 
     tokens_per_s: float | None
-    tokens_per_s_overall: float | None  # with evaluation, checkpoints and stalls
+    tokens_per_s_overall: float | None  # including evaluations, checkpoints and stalls
     tokens_per_day: float | None
     tokens_per_iteration: float | None
     tokens_total: float | None
     micro_batch_ms: float | None
     micro_batch_sequences: int | None
-    told_training_s: float | None = None  # the trainer's own count of its steps, without the first ones
+    told_training_s: float | None = None  # the trainer's own total for its steps, without the first ones
 
 
 class Mfu(Record):
-    """How much of a card was used: as printed, cleansed, and of the card that ran."""
+    """How much of a card was used: as printed, as printed but corrected, and for the card that ran."""
 
     printed_last: float | None
-    steady_printed: float | None  # as printed, but without the rows that contain evaluation
-    printed_peak_tflops: float | None  # what the trainer divided by
+    steady_printed: float | None  # as printed, but without the rows that contain an evaluation
+    printed_peak_tflops: float | None  # the peak that the trainer divided by
     achieved_tflops: float | None
-    achieved_tflops_causal: float | None  # counting only the half of attention that is computed
-    card: float | None  # of the card that ran: dense, with FP32 accumulate; None where it may be several
+    achieved_tflops_causal: float | None  # counting only the half of the attention that is computed
+    card: float | None  # for the card that ran: dense, with FP32 accumulate; None if several cards are possible
     card_causal: float | None
     card_name: str | None
     card_tflops: float | None
-    card_verified: str | None  # how far to trust the table's row
+    card_verified: str | None  # how reliable the table's row is
     verdict: Verdict | None
-    card_low: float | None = None  # where the card may be several with different peaks: of the highest of them
-    card_high: float | None = None  # of the lowest of them
-    card_precision: Literal["bf16", "fp16", "fp32"] | None = None  # the arithmetic of `card_tflops`
+    card_low: float | None = None  # if cards with different peaks are possible: for the highest peak
+    card_high: float | None = None  # for the lowest peak
+    card_precision: Literal["bf16", "fp16", "fp32"] | None = None  # the precision of `card_tflops`
     steady_basis: FigureBasis | None = None
     achieved_basis: FigureBasis | None = None
 
 
 class Model(Record):
-    """The size of the model, and what a token costs."""
+    """The size of the model, and the cost of a token."""
 
     parameters: float | None
     flops_per_token: float | None
@@ -260,7 +261,7 @@ class Model(Record):
 
 
 class Forecast(Record):
-    """Where more tokens would take the validation loss: a + b * iteration^-c, and its 80% interval."""
+    """The validation loss to expect after more training (a + b * iteration^-c), and its 80% interval."""
 
     iteration: int
     loss: float
@@ -269,7 +270,7 @@ class Forecast(Record):
 
 
 class Loss(Record):
-    """Where the loss stands, and where it goes."""
+    """The current losses and their trend."""
 
     metric: Metric
     best_val: float | None
@@ -278,29 +279,30 @@ class Loss(Record):
     last_val: float | None
     last_val_iteration: int | None
     last_train: float | None  # of the last evaluation
-    gap: float | None  # last validation less last training loss
+    gap: float | None  # last validation loss minus last training loss
     gap_trend: float | None  # change of the gap over the last half of the run
     saved_best: bool | None  # whether a checkpoint was written at the best evaluation
     noise: float | None  # standard deviation of the printed training loss around its trend
-    forecast: tuple[Forecast, ...]  # at 1.5 x and 2 x the iterations, where a trend can be fitted
-    best_val_error: float | None = None  # standard errors, where the trainer measures them
+    forecast: tuple[Forecast, ...]  # at 1.5 x and 2 x the iterations, if a trend can be fitted
+    best_val_error: float | None = None  # standard errors, if the trainer measures them
     last_val_error: float | None = None
-    core: float | None = None  # the last CORE metric of nanochat, or ChatCORE where it is fine-tuned; higher is better
+    core: float | None = None  # nanochat's last CORE metric, or ChatCORE after fine-tuning; higher is better
     core_iteration: int | None = None
     best_core: float | None = None
     best_core_iteration: int | None = None
-    last_train_steps: int | None = None  # last_train is the mean of so many steps before; None: measured like last_val
+    last_train_steps: int | None = None  # last_train is the mean of this many steps; None: measured like last_val
 
 
 class Curves(Record):
-    """For charts: at most a few thousand points, slow rows of every cause and from all of the run. Parallel tuples."""
+    """Data for charts: at most a few thousand points, with slow rows of every cause from the whole run. The tuples are
+    parallel."""
 
     row_iteration: tuple[int, ...] = ()
-    row_ms: tuple[float | None, ...] = ()  # None, as all seconds here, where the log has no times
-    row_cause: tuple[str | None, ...] = ()  # the main cause of a slow row, None for a normal one
+    row_ms: tuple[float | None, ...] = ()  # None, like all seconds here, if the log has no times
+    row_cause: tuple[str | None, ...] = ()  # the main cause of a slow row; None for a normal one
     row_loss: tuple[float | None, ...] = ()
     row_mfu_printed: tuple[float | None, ...] = ()
-    row_mfu_true: tuple[float | None, ...] = ()  # of the same peak, from the row's step time alone
+    row_mfu_true: tuple[float | None, ...] = ()  # at the same peak, from the row's step time alone
     row_seconds: tuple[float | None, ...] = ()  # wall clock at the end of the row
     eval_iteration: tuple[int, ...] = ()
     eval_seconds: tuple[float | None, ...] = ()
@@ -308,16 +310,16 @@ class Curves(Record):
     eval_train_steps: tuple[int | None, ...] = ()  # as Loss.last_train_steps
     eval_val: tuple[float | None, ...] = ()
     eval_saved: tuple[bool, ...] = ()
-    eval_bits: tuple[float | None, ...] = ()  # bits per byte, beside a loss
-    eval_val_error: tuple[float | None, ...] = ()  # standard errors, where the trainer measures them
-    save_ms: tuple[float, ...] = ()  # waits for a checkpoint in a ledger, also at the very end
+    eval_bits: tuple[float | None, ...] = ()  # bits per byte, in addition to a loss
+    eval_val_error: tuple[float | None, ...] = ()  # standard errors, if the trainer measures them
+    save_ms: tuple[float, ...] = ()  # waits for a checkpoint in a ledger, including the final one
     save_seconds: tuple[float, ...] = ()  # wall clock at the end of each
-    gpu_seconds: tuple[float, ...] = ()  # wall clock of a reading of the card's sensors
+    gpu_seconds: tuple[float, ...] = ()  # wall clock of each sensor reading
     gpu_mhz: tuple[float | None, ...] = ()
     gpu_watts: tuple[float | None, ...] = ()
     gpu_celsius: tuple[float | None, ...] = ()
     gpu_memory_gb: tuple[float | None, ...] = ()
-    gpu_throttle: tuple[str | None, ...] = ()  # why the clock was held back, by commas
+    gpu_throttle: tuple[str | None, ...] = ()  # why the clock was throttled, separated by commas
 
 
 class Diagnosis(Record):
@@ -339,16 +341,16 @@ class Diagnosis(Record):
     loss: Loss
     findings: tuple[Finding, ...]
     curves: Curves
-    phases: Phases | None = None  # where the trainer measures them
-    gpu_use: GpuUse | None = None  # where the trainer asks the card's sensors
+    phases: Phases | None = None  # if the trainer measures them
+    gpu_use: GpuUse | None = None  # if the trainer reads the card's sensors
     faults: Faults = Faults()
-    notes: tuple[Note, ...] = ()  # of the trainer, for a person
-    samples: tuple[Sample, ...] = ()  # of the model's text, the newest last
+    notes: tuple[Note, ...] = ()  # printed by the trainer for the user
+    samples: tuple[Sample, ...] = ()  # text generated by the model, newest last
     version: int = JSON_VERSION
 
     @property
     def timed(self) -> bool:
-        """Whether the log has step times; else all that rests on them is None (see untimed.py)."""
+        """Whether the log has step times; if not, everything based on them is None (see untimed.py)."""
         return self.step.median_ms is not None
 
     def _repr_html_(self) -> str:

@@ -1,7 +1,7 @@
-"""A log that prints losses and no step times: what it says of the loss, and that it says nothing of the time.
+"""Logs with losses but no step times: what they show about the loss; they show nothing about the time.
 
-All that rests on the time of a step is None, and no finding is about it. A few such logs know how long all of it took,
-or what their evaluations took: that is kept.
+Everything based on step times is None, and no finding is about it. A few such logs report the total time or the time of
+their evaluations, which is kept.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from nanopace.run import Evaluation, Run
 
 _NO_STEP = Step(None, None, 0, 0, (), None)
 _NO_CLOCK = Clock(array("d"), (), array("d"), 0.0, 0.0)
-_ENDS = 10  # the first and the last of so many parts of the rows tell where the loss began and where it ended
+_ENDS = 10  # the first and the last of this many parts of the rows show the initial and the final loss
 
 
 def diagnose_untimed(run: Run) -> Diagnosis:
-    """What a run without step times means, without advice."""
-    run = replace(run, row_contains_evaluation=False)  # there is no time that could contain one
+    """Diagnose a run without step times, without advice."""
+    run = replace(run, row_contains_evaluation=False)  # no row time can contain one
     pace = find_pace(run)
     costs = find_costs(run, pace)
     wall, steps = _wall(run), _steps(run)
@@ -82,12 +82,12 @@ def diagnose_untimed(run: Run) -> Diagnosis:
 
 
 def _wall(run: Run) -> Wall:
-    """The whole, where the trainer tells it, and the evaluations, where it timed all of them. The rest is training for
-    the most part, and saving and loading, too: what of it is which is unknown."""
+    """The total, if the trainer reports it, and the evaluations, if it timed all of them. The rest is mostly training,
+    plus saving and loading; how it splits is unknown."""
     total_s = None if run.wall_ms is None else run.wall_ms / 1000
     evaluation_s = _evaluation_s(run.evaluations)
     if total_s is not None and (evaluation_s or 0.0) > total_s:
-        evaluation_s = None  # they are not in it
+        evaluation_s = None  # not included in the total
     return Wall(
         total_s=total_s,
         training_s=None,
@@ -107,7 +107,7 @@ def _wall(run: Run) -> Wall:
 
 
 def _evaluation_s(evaluations: tuple[Evaluation, ...]) -> float | None:
-    """None where the trainer did not time them all."""
+    """The time of all evaluations; None if the trainer did not time all of them."""
     timed = [each for each in evaluations if each.metric != "core"]
     if not timed or any(each.ms is None for each in timed):
         return None
@@ -115,7 +115,7 @@ def _evaluation_s(evaluations: tuple[Evaluation, ...]) -> float | None:
 
 
 def _steps(run: Run) -> int | None:
-    """How many were done, where the log has their beginning. Trainers count them from 0 or from 1."""
+    """The number of steps done, if the log starts at the beginning. Trainers count from 0 or from 1."""
     first, last = run.untimed_rows.iteration[0], run.untimed_rows.last_iteration[-1]
     last = max(last, *(each.iteration for each in run.evaluations[-1:]), 0)
     if run.restarts or run.rollbacks or first > max(1, log_interval(run) or 1):
@@ -139,20 +139,20 @@ def _throughput(run: Run, wall: Wall, steps: int | None) -> Throughput:
 
 
 def _told(run: Run, wall: Wall, steps: int | None) -> dict[str, float | None]:
-    """The time of the whole run, and of a step on average: only where no evaluation of unknown length is in it."""
+    """The total time, and the mean time per step if no evaluation of unknown length is included."""
     apart = wall.evaluation_s is not None or not run.evaluations
     mean_s = wall.unknown_s / steps if wall.unknown_s and steps and apart else None
     return {"total_s": wall.total_s, "mean_step_s": mean_s}
 
 
 def _course(run: Run) -> list[Finding]:
-    """Where the loss of the rows began and where it ended, as means: a single row scatters."""
+    """Where the loss of the rows started and ended, as means, because single rows scatter."""
     rows = run.untimed_rows
     known = [index for index, loss in enumerate(rows.loss) if is_sane(loss)]
     if len(known) < 2:
         return []
     count = max(1, len(known) // _ENDS)
     if count == 1 and (known[0], known[-1]) != (0, len(rows) - 1):
-        return []  # it speaks of the first row and of the last, and one of them is no number
+        return []  # the finding names the first and the last row, and one of them is not a number
     first, last = (sum(rows.loss[index] for index in part) / count for part in (known[:count], known[-count:]))
     return [Finding("training_loss_course", {"first_loss": first, "last_loss": last, "rows": count})]

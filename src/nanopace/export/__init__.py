@@ -1,4 +1,4 @@
-"""A run for other tools: trackers, tables, and a trace to look at. Whatever can be read can be exported.
+"""Exports runs to other tools: trackers, tables and trace viewers. Whatever nanopace can read, it can export.
 
-points.py puts a run on its clock; each other module writes that for one kind of reader.
+points.py reconstructs the time of each row; every other module writes one kind of output.
 """

@@ -1,6 +1,6 @@
-"""A run as a trace for Perfetto and Chrome: what the wall clock was spent on, and the loss beside it.
+"""A run as a trace for Perfetto and Chrome: what the wall clock was spent on, along with the loss.
 
-The JSON form of trace events: https://ui.perfetto.dev and chrome://tracing open it.
+https://ui.perfetto.dev and chrome://tracing open this JSON (trace event format).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ _TRACK = 1
 
 
 def to_perfetto(name: str, points: Sequence[Point]) -> bytes:
-    """The time from row to row as slices, with what made a row slow inside of it; losses as counters. What has no
-    time is left out."""
+    """The time from row to row as slices, which contain what made a row slow; losses as counters. Points without a time
+    are left out."""
     events = [_named("process_name", name), _named("thread_name", "iterations")]
     last = Point("row", -1, 0.0)
     for point in points:

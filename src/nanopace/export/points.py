@@ -1,4 +1,4 @@
-"""A run, row by row and evaluation by evaluation, each on the wall clock that diagnosis reconstructs."""
+"""A run as a list of rows and evaluations, on the wall clock that the diagnosis reconstructs."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ Kind = Literal["row", "evaluation"]
 
 
 class Point(NamedTuple):
-    """What the log says of one iteration; None is unknown. The names are the columns of a table."""
+    """What the log says about one iteration. None: unknown. The field names are the columns of a table."""
 
     kind: Kind
     iteration: int
-    seconds: float | None  # on the wall clock, at its end
+    seconds: float | None  # on the wall clock, at the end of the iteration
     ms: float | None = None  # as printed
     loss: float | None = None
     mfu: float | None = None  # as printed, a fraction
-    slow: str = ""  # what a slow row is made of: "evaluation checkpoint"
-    slow_ms: float | None = None  # that it took beyond its steps
+    slow: str = ""  # what made the row slow: "evaluation checkpoint"
+    slow_ms: float | None = None  # time it took in addition to its steps
     metric: str = ""  # of an evaluation: loss, bpb, ...
     train: float | None = None
     val: float | None = None
 
 
 def points(run: Run) -> list[Point]:
-    """In the order of the clock; an evaluation comes before the row of its iteration."""
+    """The points of a run, by time. An evaluation comes before the row of its iteration."""
     found = _on_the_clock(run) if len(run.rows) else _without_times(run)
     return sorted(found, key=lambda point: (point.iteration, point.kind == "row"))
 

@@ -1,4 +1,4 @@
-"""A run as a table, in CSV or parquet: one line for each row and each evaluation, empty where something is unknown."""
+"""A run as a CSV or parquet table: one line per row and per evaluation. Unknown cells are empty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that is done, handed over to a tracker: a nanoGPT log becomes a TensorBoard run."""
+"""Sends a finished run to a tracker: a nanoGPT log becomes a TensorBoard run, for example."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nanopace.trackers.tracker import Heading, Tracker
 
 
 def send(points: Sequence[Point], tracker: Tracker, heading: Heading) -> str | None:
-    """All points; what the tracker says. A log seldom knows its date: time counts from 1970 on, as its clock does."""
+    """Send all points, and return the tracker's message. Logs seldom have a date, so times count from 1970."""
     said = tracker.open(heading)
     for point in points:
         figures = {

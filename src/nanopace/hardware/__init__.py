@@ -1,1 +1,1 @@
-"""The cards people train on: their peaks, what a model costs in FLOPs, and what fits in memory."""
+"""The cards people train on: their peaks, a model's cost in FLOPs, and what fits in memory."""

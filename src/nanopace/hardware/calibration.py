@@ -1,6 +1,6 @@
-"""What matrix products really reach on this machine, as train/calibrate.py measured it. Read without torch.
+"""What matrix products really reach on this machine, measured by train/calibrate.py. Read without torch.
 
-It lies in the user's cache directory beside what else was found out. What nobody measured is None.
+The results are in the user's cache directory. None: not measured.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _NUMBERS = ("peak_tflops", "model_tflops", "seconds")
 
 
 class Calibration(Record):
-    """Products of large square matrices, sustained, and of those that a model has: forward and backward."""
+    """Sustained speed of large square matrix products, and of a model's products: forward and backward."""
 
-    device: str  # the card as the driver calls it, or cpu
+    device: str  # the card's name from the driver, or cpu
     torch: str
     dtype: str
     date: str  # ISO 8601
@@ -27,8 +27,8 @@ class Calibration(Record):
     model_tflops: float  # all products of one step together
     products: Mapping[str, float]  # TFLOP/s by name: qkv, out, mlp_in, mlp_out, head
     seconds: float
-    sm_mhz: float | None = None  # the median, meanwhile
-    throttle: str | None = None  # what held the clocks back
+    sm_mhz: float | None = None  # median during the measurement
+    throttle: str | None = None  # what reduced the clocks
 
 
 def cache_directory() -> Path:
@@ -41,30 +41,29 @@ def question(device: str, torch: str, dtype: str, n_layer: int, n_embd: int, voc
 
 
 def rows_for(on_a_card: bool, tokens: int, vocab_size: int) -> int:
-    """Rows of the products: the tokens of a micro-batch, as far as their logits take no more than a GiB."""
+    """Rows of the products: the tokens of a micro-batch, as long as their logits fit in a GiB."""
     most = (1 << 29) // vocab_size if on_a_card else (1 << 24) // vocab_size
     return max(64, min(tokens, most) // 64 * 64)
 
 
 def read_calibration(asked: str) -> Calibration | None:
-    """The answer to `question`; None where nobody asked it yet, or what is there cannot be read."""
+    """The calibration for `question`, or None if it was not measured or cannot be read."""
     return _read_all().get(asked)
 
 
 def measured_tflops(device: str, dtype: str) -> float | None:
-    """What large products were last measured to reach on a card of this name, to four digits, for it is no more exact;
-    None where nobody did."""
+    """What large products last reached on a card of this name, to four digits; None if not measured."""
     known = [each for each in _read_all().values() if each.device == device and each.dtype == dtype]
     return float(f"{max(known, key=lambda each: each.date).peak_tflops:.4g}") if known else None
 
 
 def _read_all() -> dict[str, Calibration]:
-    """What can be read of the file, by question."""
+    """All readable calibrations in the file, by question."""
     try:
         file = open(cache_directory() / f"{TOPIC}.json", "rb")  # noqa: SIM115
-    except (OSError, RuntimeError):  # nowhere is home
+    except (OSError, RuntimeError):  # there is no home directory
         return {}
-    import json  # only who has measured pays for it
+    import json  # not needed if nothing was measured
 
     try:
         with file:

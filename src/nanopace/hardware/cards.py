@@ -1,8 +1,8 @@
-"""The table of cards, and finding a card by what people and logs call it.
+"""The table of cards, and finding a card by the names that people and logs use.
 
-Names are compared whole, after normalisation; never by substring, where "RTX A4000" holds an A40 and "L40" an L4.
-Several cards share a name (the RTX 3080 with 10 and with 12 GB, the A100 in four forms): who needs one card asks
-`find_card`, which then wants memory or the number of SMs; who can go on with several asks `find_cards`.
+Names are normalised and must match completely. Substrings would find an A40 in "RTX A4000" and an L4 in "L40". Several
+cards can share a name: the RTX 3080 has 10 or 12 GB, the A100 exists in four forms. `find_card` returns one card, and
+may need its memory or number of SMs; `find_cards` returns all candidates.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ Precision = Literal["bf16", "fp16", "fp32"]
 
 
 class Peak(NamedTuple):
-    """What a card can do at most, and in which arithmetic."""
+    """The peak of a card, and in which precision."""
 
     tflops: float
     precision: Precision
 
 
 class Card(NamedTuple):
-    """One row of the table. Peaks are dense, in TFLOP/s, and accumulate in FP32, as training does."""
+    """One row of the table. Peaks are dense, in TFLOP/s, with FP32 accumulation, as in training."""
 
-    name: str  # as torch and nvidia-smi say it
+    name: str  # as torch and nvidia-smi print it
     arch: str
-    compute: str  # capability, such as 8.9; AMD's gfx name; empty for Apple
+    compute: str  # compute capability such as 8.9; AMD's gfx name; empty for Apple
     memory_gb: float
     bandwidth_gb_s: float | None
     bf16_tflops: float | None
@@ -43,27 +43,27 @@ class Card(NamedTuple):
     fp32_tflops: float | None
     sms: int | None  # compute units on AMD, cores on Apple
     boost_mhz: float | None
-    tdp_w: float | None  # board power, by the maker's product page; None where we are not sure
+    tdp_w: float | None  # board power from the maker's product page; None if we are not sure
     source: str  # where the figures come from
     verified: str  # how far to trust them
     note: str
 
     @property
     def without_bf16(self) -> bool:
-        """Whether it is known to have no bf16 arithmetic: torch then emulates it in fp32, which is slow."""
+        """Whether it is known to lack bf16 arithmetic: torch then emulates it in fp32, which is slow."""
         return self.without_tensor_cores or self.arch in ("Volta", "Turing")
 
     @property
     def without_tensor_cores(self) -> bool:
-        """Pascal, and the small Turing cards."""
+        """True for Pascal, and for the small Turing cards."""
         return self.arch == "Pascal" or " GTX 16" in self.name
 
     def peak_for(self, dtype: str | None = None) -> Peak | None:
-        """What an mfu is a fraction of; None where it is unknown.
+        """The peak that an mfu is a fraction of; None if unknown.
 
-        The 16-bit format that the run computes in, as far as the card has it: bf16 unless it is float16 or the card has
-        no bf16. A run in float32 is measured by the same peak, which it cannot reach. Only a card without tensor cores
-        is measured by its fp32.
+        This is the peak of the run's 16-bit format, if the card has it: bf16, unless the run uses float16 or the card
+        has no bf16. A float32 run is measured against the same peak, which it cannot reach. Only a card without tensor
+        cores is measured against its fp32 peak.
         """
         if self.bf16_tflops is not None and (dtype != "float16" or self.fp16_tflops is None):
             return Peak(self.bf16_tflops, "bf16")
@@ -75,13 +75,13 @@ class Card(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The name with the memory, which tells namesakes apart."""
+        """The name with the memory size, to distinguish cards of the same name."""
         return f"{self.name} ({self.memory_gb:g} GB)"
 
 
 @cache
 def all_cards() -> tuple[Card, ...]:
-    """Every card of the table, in its order."""
+    """All cards in the table, in order."""
     with open(_TABLE, encoding="utf-8", newline="") as file:
         return tuple(_card(row) for row in csv.DictReader(file))
 
@@ -109,7 +109,7 @@ def _card(row: dict[str, str]) -> Card:
 
 
 def given_card(name: str, peak_tflops: float, memory_gb: float) -> Card:
-    """A card that is not in the table, by what somebody knows of it."""
+    """A card that is not in the table, from what the user knows about it."""
     row = dict.fromkeys(("arch", "sm", "bandwidth_gb_s", "fp16_dense_fp32acc_tflops", "fp32_tflops", "sms"), "")
     row |= dict.fromkeys(("boost_mhz", "tdp_w", "source", "verified", "note"), "")
     return _card({**row, "name": name, "memory_gb": str(memory_gb), "bf16_dense_tflops": str(peak_tflops)})
@@ -117,12 +117,12 @@ def given_card(name: str, peak_tflops: float, memory_gb: float) -> Card:
 
 # --- finding ---------------------------------------------------------------------------------------------------------
 
-# Words that tell nothing apart. "Quadro" is not among them: a Quadro RTX 6000 is not an RTX 6000 Ada.
+# Words that distinguish nothing. "Quadro" is not one of them: a Quadro RTX 6000 is not an RTX 6000 Ada.
 _MAKERS = {"nvidia", "corporation", "geforce", "tesla", "amd", "instinct", "radeon", "apple"}
 _NOISE = _MAKERS | {"gpu", "graphics", "card", "edition", "generation"}
-_SERIES = ("rtx", "gtx", "rx")  # "4070" is enough of a name: no two series share a number
+_SERIES = ("rtx", "gtx", "rx")  # "4070" is enough: no two series share a number
 _SAME = {"mobile": "laptop", "sxm2": "sxm", "sxm4": "sxm", "sxm5": "sxm"}
-_ALSO = {  # what the shops call them, and names that are short for one card alone
+_ALSO = {  # shop names, and abbreviations that fit only one card
     "NVIDIA H100 80GB HBM3": "H100 SXM",
     "NVIDIA H200": "H200 SXM",
     "NVIDIA GH200 480GB": "GH200",
@@ -139,7 +139,7 @@ _COUNT_LAST = re.compile(r"(.*(?:\s|\d|gb))[x×*]\s*([1-9]\d?)\s*", re.IGNORECAS
 
 
 def split_count(cards: str) -> tuple[int, str]:
-    """'4x 4090' and 'T4 x2' as (4, '4090') and (2, 'T4'), '4090' as (1, '4090')."""
+    """Split off a count: '4x 4090' and 'T4 x2' give (4, '4090') and (2, 'T4'), '4090' gives (1, '4090')."""
     if found := _COUNTED.match(cards):
         return int(found[1]), found[2]
     if found := _COUNT_LAST.fullmatch(cards):
@@ -148,9 +148,9 @@ def split_count(cards: str) -> tuple[int, str]:
 
 
 def find_card(name: str, *, sms: int | None = None, memory_gb: float | None = None) -> Card:
-    """The card of that name; `UnknownCard` if there is none, `AmbiguousCard` if it may be several.
+    """The card with that name. `UnknownCard` if there is none, `AmbiguousCard` if there are several.
 
-    `memory_gb` may be what the driver reports, which is a little less than what is printed on the box.
+    `memory_gb` may be what the driver reports, which is a little less than the nominal size.
     """
     cards = find_cards(name, sms=sms, memory_gb=memory_gb)
     if len(cards) > 1:
@@ -160,11 +160,11 @@ def find_card(name: str, *, sms: int | None = None, memory_gb: float | None = No
 
 
 def find_cards(name: str, *, sms: int | None = None, memory_gb: float | None = None) -> tuple[Card, ...]:
-    """All cards that the name may mean, at least one; `UnknownCard` if there is none."""
+    """All cards that the name may mean, at least one. `UnknownCard` if there is none."""
     bare, typed_gb = _without_memory(name)
     bare_key = "".join(_words(bare))
     family = [entry.card for entry in _index() if bare_key in entry.openings]
-    called = _called("".join(_words(name)))  # the memory is part of some names: A100-SXM4-40GB
+    called = _called("".join(_words(name)))  # some names include the memory: A100-SXM4-40GB
     cards = called
     if not called:
         called = _called(bare_key) or (family if len(family) > 1 else [])
@@ -179,7 +179,7 @@ def find_cards(name: str, *, sms: int | None = None, memory_gb: float | None = N
 
 
 def family_name(cards: Sequence[Card], asked: str) -> str:
-    """What all of them are called: the A100 for its four forms; `asked` where their names have nothing in common."""
+    """Their common name, such as A100 for all four forms; `asked` if their names have nothing in common."""
     names = [card.name.removeprefix("NVIDIA ").removeprefix("Tesla ") for card in cards]
     if len(set(names)) == 1:
         return cards[0].name
@@ -190,7 +190,7 @@ def family_name(cards: Sequence[Card], asked: str) -> str:
 
 
 def variant_name(card: Card, cards: Sequence[Card]) -> str:
-    """What tells one of them from the others: H100 SXM, RTX 3080 (10 GB)."""
+    """What distinguishes a card from the others: H100 SXM, RTX 3080 (10 GB)."""
     if sum(each.name == card.name for each in cards) > 1:
         return card.label
     return _ALSO.get(card.name, card.name)
@@ -201,7 +201,7 @@ def _called(key: str) -> list[Card]:
 
 
 def _nearest_memory(cards: list[Card], reported_gb: float | None) -> list[Card]:
-    """Those with the memory that a driver reports, which keeps up to a tenth for itself."""
+    """The cards with the memory a driver reports, of which it keeps up to a tenth for itself."""
     if reported_gb is None:
         return cards
     nearest = min((abs(card.memory_gb - reported_gb) for card in cards), default=0.0)
@@ -214,7 +214,7 @@ def _unknown(name: str, key: str, namesakes: list[Card], family: list[Card]) -> 
         return UnknownCard(
             "{name}: no card with that name, memory and SM count in the table, only {cards}", name=name, cards=have
         )
-    from difflib import get_close_matches  # only a name that is wrong needs it
+    from difflib import get_close_matches  # only needed for a wrong name
 
     close = get_close_matches(key[:40], [spelling for entry in _index() for spelling in entry.names], n=8, cutoff=0.6)
     near = [card.name for card in family] + [
@@ -232,8 +232,8 @@ def _unknown(name: str, key: str, namesakes: list[Card], family: list[Card]) -> 
 
 class _Entry(NamedTuple):
     card: Card
-    names: frozenset[str]  # every whole name, normalised
-    openings: frozenset[str]  # the first words of one: "a100" opens four names, and so is none
+    names: frozenset[str]  # all complete names, normalised
+    openings: frozenset[str]  # first words of names: "a100" begins four names, so it is not one itself
 
 
 @cache
@@ -244,7 +244,7 @@ def _index() -> tuple[_Entry, ...]:
 def _entry(card: Card) -> _Entry:
     bare, memory = _without_memory(card.name)
     spellings = [_words(card.name)]
-    if memory == card.memory_gb:  # in a GH200 480GB, the number is the memory of the CPU beside it
+    if memory == card.memory_gb:  # in a GH200 480GB, the number is the memory of its CPU
         spellings.append(_words(bare))
     if card.name in _ALSO:
         spellings.append(_words(_ALSO[card.name]))
@@ -262,7 +262,7 @@ def _words(name: str) -> list[str]:
 
 
 def _without_memory(name: str) -> tuple[str, float | None]:
-    """'RTX 3080 12 GB' as ('rtx 3080', 12)."""
+    """Split off the memory: 'RTX 3080 12 GB' gives ('rtx 3080', 12)."""
     found = _MEMORY.search(name.lower())
     if found is None:
         return name, None

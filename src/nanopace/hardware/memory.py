@@ -1,15 +1,15 @@
-"""What a training run needs of a card's memory, and so the largest micro-batch that fits.
+"""The GPU memory that a training run needs, and therefore the largest micro-batch that fits.
 
 For nanoGPT's model in bf16 autocast with AdamW, flash attention and no dropout, with B sequences of T tokens:
 
     16 N              fp32 weights, gradients and AdamW's two averages (12 N before there are gradients to keep)
-    + 2 N_matrices    the bf16 copies of the matrices that autocast keeps for the length of a step
-    + B T (36 C L + 6 C)   what the backward pass needs of each layer; the same eager and compiled
+    + 2 N_matrices    the bf16 copies of the matrices that autocast keeps during a step
+    + B T (36 C L + 6 C)   what the backward pass needs from each layer; the same eager and compiled
     + B T V k         the logits, and what the loss keeps of them
-    + workspace       what the libraries take for themselves
+    + workspace       what the libraries use
 
-k was counted from the saved tensors of an eager step (14 bytes a logit), and measured on CUDA for a compiled one (2:
-the bf16 logits, once). The measurement (124M, T = 1024, one H200): 2.25 GiB + 0.417 GiB per sequence.
+k was counted from the saved tensors of an eager step (14 bytes per logit), and measured on CUDA for a compiled one (2:
+the bf16 logits, once). Measured (124M, T = 1024, one H200): 2.25 GiB + 0.417 GiB per sequence.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from nanopace.memory_ladder import ALL_KEPT, averages_bytes, keeps_gradients, ke
 
 GIB = 1 << 30
 
-_WORKSPACE = GIB // 6  # what the measured 2.25 GiB holds beside weights and optimizer
+_WORKSPACE = GIB // 6  # what the measured 2.25 GiB holds in addition to weights and optimizer
 _BYTES_PER_LOGIT_COMPILED = 2
 _BYTES_PER_LOGIT_EAGER = 14
-_HEADROOM = 0.05  # the allocator's fragments, and whatever else is on the card
-_LITTLE_HEADROOM = 0.02  # where the next step is tried if this one fails
-_OF_CUDA = GIB // 2  # on an H200, once our kernels and the libraries are loaded; cards with fewer processors take less
+_HEADROOM = 0.05  # for fragmentation, and whatever else is on the card
+_LITTLE_HEADROOM = 0.02  # where the next memory step is tried if this one fails
+_OF_CUDA = GIB // 2  # on an H200, with our kernels and the libraries loaded; cards with fewer SMs need less
 
 
 def peak_bytes(
@@ -40,10 +40,10 @@ def peak_bytes(
     compiled: bool = True,
     accumulation: int = 2,
 ) -> int:
-    """The most memory that a step takes, with `batch_size` sequences in a micro-batch."""
+    """Peak memory of a step with `batch_size` sequences in a micro-batch."""
     everything = parameters(n_layer, n_embd, vocab_size, block_size)
     matrices = 12 * n_layer * n_embd * n_embd + vocab_size * n_embd
-    per_weight = 16 if accumulation > 1 else 12  # a single micro-batch peaks before its gradients are there
+    per_weight = 16 if accumulation > 1 else 12  # a single micro-batch peaks before its gradients exist
     layers = 36 * n_embd * n_layer + 6 * n_embd
     logits = vocab_size * (_BYTES_PER_LOGIT_COMPILED if compiled else _BYTES_PER_LOGIT_EAGER)
     return per_weight * everything + 2 * matrices + batch_size * block_size * (layers + logits) + _WORKSPACE
@@ -63,9 +63,9 @@ def largest_micro_batch(
 
 # --- our own passes (train/fused) ------------------------------------------------------------------------------------
 
-_MOST_LOGITS = 800 << 20  # bytes: all of 8 sequences of GPT-2's; in two pieces 0.5% of a micro-step's speed was lost
+_MOST_LOGITS = 800 << 20  # bytes: all of 8 GPT-2 sequences; splitting them in two cost 0.5% of a micro-step's speed
 _OWN_WORKSPACE = GIB // 8
-_MOST_SEQUENCES = 4096  # that anybody asks about
+_MOST_SEQUENCES = 4096  # more than anyone asks for
 
 
 def fused_peak_bytes(
@@ -79,23 +79,23 @@ def fused_peak_bytes(
     recipe: str = "gpt2",
     fp8: bool = False,
 ) -> int:
-    """The most memory that a step of ours takes, after some steps of the ladder.
+    """Peak memory of a step of our trainer, after some steps of the memory ladder.
 
         18 N + 4 V C           weights, gradients and averages; matrices in bfloat16; the head's gradient
         - 4 N                  averages in bfloat16
         - 4 (N - 12 C^2 - (V + T) C)   gradients of one layer at a time, and of the tables
         + 2 B T C k L          what is kept of each layer: k is 14, 10, 6 or 2
-        + 2 B T C (3 to 18)    and what is on its way beside it: at the head, or in the last layer's backward pass
-        + 7 C^2 L + V C        matrices after norms in 8 bits, and B T C at the head, where that is asked for
+        + 2 B T C (3 to 18)    temporary values: at the head, or in the last layer's backward pass
+        + 7 C^2 L + V C        matrices after norms in 8 bits, and B T C at the head, if fp8 is on
 
-    The recipe fast has two tables more, which are not multiplied, one average less of each matrix, and the gradient of
-    its head goes where that of its table goes.
+    Recipe fast has two more tables, which are not multiplied, and one average less per matrix. The gradient of its head
+    is stored where its table's is.
     """
     stream = 2 * batch_size * block_size * n_embd  # the residual stream once
     table = vocab_size * n_embd
     if recipe == "fast":
         state = 14 * 12 * n_layer * n_embd**2 + (18 + 2 * 16) * table
-        beside = 1  # the embedding, whose norm has a way back
+        beside = 1  # the embedding, whose norm has a backward pass
     else:
         everything = parameters(n_layer, n_embd, vocab_size, block_size)
         state = (10 + 2 * averages_bytes(steps)) * everything + 4 * table
@@ -103,9 +103,9 @@ def fused_peak_bytes(
             state -= 4 * (everything - 12 * n_embd**2 - (vocab_size + block_size) * n_embd)
         beside = 0
     kept = kept_numbers(steps, recipe)
-    again = ALL_KEPT - kept  # what the last layer makes once more is there while it goes back
+    again = ALL_KEPT - kept  # what the last layer recomputes exists during its backward pass
     at_the_head = 3 * stream + 2 * rows_at_a_time(batch_size * block_size, vocab_size) * vocab_size
-    if fp8:  # as if all products after norms were faster with it
+    if fp8:  # as if fp8 sped up all products after norms
         state += 7 * n_layer * n_embd**2 + table
         at_the_head += stream // 2
     going_back = (6 + min(again, 8)) * stream
@@ -113,13 +113,13 @@ def fused_peak_bytes(
 
 
 def rows_at_a_time(rows: int, vocab_size: int, bytes_per_logit: int = 2) -> int:
-    """Of how many tokens the head has logits at once: all, or equal pieces of them, each a multiple of 128."""
+    """For how many tokens the head computes logits at once: all, or equal parts, each a multiple of 128."""
     pieces = max(1, ceil(rows * vocab_size * bytes_per_logit / _MOST_LOGITS))
     return min(rows, ceil(rows / pieces / 128) * 128)
 
 
 def usable_bytes(memory_gb: float) -> float:
-    """Of a card of this size, what a run of ours can have: CUDA itself takes some, and a little is lost in pieces."""
+    """The memory that a run of ours can use on a card: CUDA takes some, and a little is lost to fragmentation."""
     return (memory_gb * GIB - _OF_CUDA) * (1 - _LITTLE_HEADROOM)
 
 
@@ -135,7 +135,7 @@ def climb(
     fp8: bool = False,
     single: bool = False,
 ) -> tuple[str, ...]:
-    """As many steps as it takes to fit; where none are enough, all that smaller micro-batches can have."""
+    """As many memory steps as it takes to fit. If none suffice, all those that work with smaller micro-batches."""
     most, steps = usable_bytes(memory_gb), useful_steps(recipe, single=single)
     size = (n_layer, n_embd, vocab_size, block_size, batch_size)
     for count in range(len(steps) + 1):
@@ -155,7 +155,7 @@ def largest_fused_micro_batch(
     recipe: str = "gpt2",
     fp8: bool = False,
 ) -> int:
-    """How many sequences fit with these steps of the ladder; by halving: the peak is not quite linear in them."""
+    """How many sequences fit with these memory steps. Found by bisection: the peak is not quite linear in them."""
     most, size = usable_bytes(memory_gb), (n_layer, n_embd, vocab_size, block_size)
     low, high = 0, _MOST_SEQUENCES
     while low < high:

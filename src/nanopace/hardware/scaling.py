@@ -1,11 +1,11 @@
-"""What several cards change: the memory that the model takes on each, and what travels between them.
+"""What changes with several cards: the memory for the model on each, and the traffic between them.
 
-N weights, R ranks, k micro-batches a step and rank. Weights, gradients and averages are float32; FSDP sends weights in
-bfloat16, which is what they are multiplied in.
+N weights, R ranks, k micro-batches per step and rank. Weights, gradients and averages are float32; FSDP sends weights
+in bfloat16, the precision they are multiplied in.
 
-    ddp    16 N on each card; per step every card sends 2 (R-1)/R * 4 N, in a ring, while the last backward pass runs
-    fsdp   12 N/R of weights and averages, 4 N/R of gradients, and 4 N more while gradients gather over k > 1
-           micro-batches; every micro-batch gathers the weights twice, 2 * 2 N (R-1)/R, and a step adds up its
+    ddp    16 N on each card; per step, each card sends 2 (R-1)/R * 4 N in a ring, during the last backward pass
+    fsdp   12 N/R for weights and averages, 4 N/R for gradients, and 4 N more while gradients accumulate over k > 1
+           micro-batches; each micro-batch gathers the weights twice, 2 * 2 N (R-1)/R, and each step reduces its
            gradients once, 4 N (R-1)/R
 """
 
@@ -21,7 +21,7 @@ def model_bytes(parameters: int, ranks: int, parallel: str, micro_batches: int =
 
 
 def traffic_bytes(parameters: int, ranks: int, parallel: str, micro_batches: int = 1, *, weight_bytes: int = 2) -> int:
-    """What one card sends in a step. `micro_batches`: of this rank; `weight_bytes`: 4 where it computes in float32."""
+    """What one card sends per step. `micro_batches`: of this rank; `weight_bytes`: 4 if it computes in float32."""
     once = parameters * (ranks - 1) / ranks
     if parallel == "ddp":
         return int(2 * 4 * once)

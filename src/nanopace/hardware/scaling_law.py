@@ -1,20 +1,20 @@
-"""The loss to expect of N parameters and D tokens, by two published fits and what real runs add to them.
+"""The loss to expect from N parameters and D tokens, from two published fits, adjusted to real runs.
 
     Hoffmann et al. 2022 (arXiv 2203.15556)    1.69   + 406.4  / N^0.34   + 410.7   / D^0.28
     Besiroglu et al. 2024 (arXiv 2404.10102)   1.8172 + 482.01 / N^0.3478 + 2085.43 / D^0.3658
 
-Both were fitted to another tokenizer and to DeepMind's text. GPT-2's longer tokens carry more, so a loss per token is
-higher: by 0.10 to 0.24 above the mean of the two in the runs of `CURVES`, all of them web text with GPT-2's tokenizer
-and AdamW; the last of them, which came after the range, is 0.12 above it. Other text, another tokenizer or another
-recipe shift it further than this range.
+Both were fitted to another tokenizer and to DeepMind's text. GPT-2's longer tokens carry more information, so its loss
+per token is higher: 0.10 to 0.24 above the mean of the two fits in the runs of `CURVES`, all of them web text with
+GPT-2's tokenizer and AdamW. The last of these runs came after the range was set; it is 0.12 above the mean. Other text,
+another tokenizer or another recipe can shift the loss out of this range.
 
-Text that is read again teaches less, and so do parameters for which there is too little text. By Muennighoff et al.
-2023 (arXiv 2305.16264, appendix A), U different tokens that make up D, and N parameters, are worth
+Repeated text teaches less, and so do parameters for which there is too little text. According to Muennighoff et al.
+2023 (arXiv 2305.16264, appendix A), D tokens of which U are different, and N parameters, are worth
 
     D' = U + U r (1 - exp(-(D / U - 1) / r))          r = 15.387756
     N' = V + V s (1 - exp(-(N / V - 1) / s))          s = 5.309743, where V = 0.051 U is less than N
 
-and D' and N' take the place of D and N. A loss is given only where somebody has held such a law against runs; see
+and D' and N' replace D and N. A loss is given only where someone has checked such a law against runs; see
 `where_it_ends` and docs/decisions/0020-repeated-data.md.
 """
 
@@ -27,16 +27,16 @@ from nanopace.hardware.speed import Range
 
 _LEAST_ABOVE, _MOST_ABOVE = 0.05, 0.30
 _REPEATED_TOKENS, _REPEATED_PARAMETERS = 15.387756, 5.309743
-_PARAMETERS_PER_TOKEN = 0.051  # that different tokens ask for, by Muennighoff et al.'s fit
+_PARAMETERS_PER_TOKEN = 0.051  # parameters that one different token supports, by Muennighoff et al.'s fit
 ALMOST_FRESH = 4  # passes over the same text: "almost as good as new data" (their figure 1)
-WORTHWHILE = 16  # passes: beyond, "returns diminish extremely fast" (their section 6)
+WORTHWHILE = 16  # passes: beyond this, "returns diminish extremely fast" (their section 6)
 WORTHLESS = 40  # passes: "repeating is worthless" (their figure 1)
-# Muennighoff et al. fitted GPT-2's architecture and tokenizer from here on, on 100M different tokens and more ...
+# Muennighoff et al. fitted GPT-2's architecture and tokenizer from here on, with 100M different tokens or more ...
 _FEWEST_PARAMETERS, _FEWEST_TOKENS = 7e6, 1e8
-# ... and Chinchilla itself is the largest model that was trained as the law says.
+# ... and Chinchilla is the largest model that was trained as the law says.
 _MOST_PARAMETERS, _MOST_TOKENS = 70e9, 1.4e12
-_ROUNDING = 0.005  # a run has whole steps, and so a few tokens more or less than was asked for
-_GPT2_VOCABULARIES = range(50_257, 50_305)  # as it is, and rounded up as nanoGPT does
+_ROUNDING = 0.005  # a run has whole steps, so it trains on slightly more or fewer tokens than asked for
+_GPT2_VOCABULARIES = range(50_257, 50_305)  # unchanged, and rounded up as in nanoGPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Curve:
     tokens: float
     loss: float
     source: str
-    unique: float | None = None  # tokens, where it read some of them again
+    unique: float | None = None  # different tokens, if some were repeated
 
 
 _STEP = 524_288
@@ -63,35 +63,35 @@ CURVES = (
 
 
 def published(parameters: float, tokens: float) -> tuple[float, float]:
-    """What the two fits say."""
+    """The losses that the two fits predict."""
     hoffmann = 1.69 + 406.4 / parameters**0.34 + 410.7 / tokens**0.28
     besiroglu = 1.8172 + 482.01 / parameters**0.3478 + 2085.43 / tokens**0.3658
     return hoffmann, besiroglu
 
 
 def worth_in_passes(passes: float) -> float:
-    """As many passes over fresh text would teach what `passes` over the same text do."""
+    """How many passes over fresh text would teach as much as `passes` over the same text."""
     if passes <= 1:
         return passes
     return 1 - _REPEATED_TOKENS * math.expm1(-(passes - 1) / _REPEATED_TOKENS)
 
 
 def too_often(passes: float) -> bool:
-    """Whether so many passes teach no more, and the model overfits instead."""
+    """Whether more passes teach nothing, and the model overfits instead."""
     return passes > WORTHLESS * (1 + _ROUNDING)
 
 
 def effective_parameters(parameters: float, unique: float) -> float:
-    """Parameters that so many different tokens can make use of."""
+    """How many parameters this many different tokens can make use of."""
     asked_for = min(parameters, _PARAMETERS_PER_TOKEN * unique)
     excess = parameters / asked_for - 1
     return asked_for * (1 - _REPEATED_PARAMETERS * math.expm1(-excess / _REPEATED_PARAMETERS))
 
 
 def where_it_ends(parameters: float, tokens: float, unique: float, vocab_size: int) -> str | None:
-    """Which limit of the law is passed: vocabulary, passes, tokens or parameters; None where it holds.
+    """Which limit of the law is exceeded: vocabulary, passes, tokens or parameters; None if it holds.
 
-    Beyond, it does not fail gently: 10,000 tokens would have a loss of 58, where ln(50,304) is that of knowing nothing.
+    Outside its limits, the law is far off: it gives 10,000 tokens a loss of 58, although guessing gives ln(50,304).
     """
     if vocab_size not in _GPT2_VOCABULARIES:
         return "vocabulary"
@@ -105,7 +105,7 @@ def where_it_ends(parameters: float, tokens: float, unique: float, vocab_size: i
 def expected_loss(
     parameters: float, tokens: float, unique: float | None = None, vocab_size: int = _GPT2_VOCABULARIES[-1]
 ) -> Range | None:
-    """The validation loss at the end of a run, on web text; `unique`: different ones among its tokens, else all."""
+    """The validation loss at the end of a run, on web text. `unique`: the number of different tokens (default: all)."""
     unique = tokens if unique is None else min(unique, tokens)
     if where_it_ends(parameters, tokens, unique, vocab_size) is not None:
         return None

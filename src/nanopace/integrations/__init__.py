@@ -1,1 +1,1 @@
-"""Callbacks that put nanopace's clock into other trainers: `hugging_face.py` and `lightning.py`. See docs/clock.md."""
+"""Callbacks that add nanopace's clock to other trainers: `hugging_face.py` and `lightning.py`. See docs/clock.md."""

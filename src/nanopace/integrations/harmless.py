@@ -1,4 +1,4 @@
-"""A callback's hook that fails must not take the training with it."""
+"""A failing hook of a callback must not stop training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ P = ParamSpec("P")
 
 
 def harmless(hook: Callable[P, None]) -> Callable[P, None]:
-    """The hook, which fails with a warning. Afterwards its callback does nothing more."""
+    """Wrap a hook: if it fails, it warns, and its callback does nothing more."""
 
     @wraps(hook)
     def safe(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -21,7 +21,7 @@ def harmless(hook: Callable[P, None]) -> Callable[P, None]:
             return
         try:
             hook(*args, **kwargs)
-        except Exception as error:  # another version of the library, say
+        except Exception as error:  # another version of the library, for example
             callback.failed = True
             with suppress(Exception):
                 text = f"nanopace: the clock is off, and training continues: {type(error).__name__}: {error}"

@@ -4,9 +4,9 @@
 
     trainer = Trainer(model, args, train_dataset=..., callbacks=[NanopaceCallback()])
 
-The Trainer tells its callbacks of most things when they are over, so what passed since the hook before is given to what
-is over: an evaluation, a save, logging, or the wait for the batches of the next step. It tells them no loss of a step,
-but the mean since it last logged; where that is of more than one step, the ledger has a note of it.
+The Trainer calls most hooks when something is over. So the time since the previous hook counts as what just ended: an
+evaluation, a save, logging, or the wait for the next step's batches. The Trainer does not report the loss of each step,
+only the mean since it last logged. If that covers more than one step, the ledger says so in a note.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from nanopace.integrations.start import started_clock
 
 
 class NanopaceCallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
-    """Writes `ledger.jsonl` into the Trainer's output_dir, or where `path` says; `facts` are the Clock's arguments."""
+    """Writes `ledger.jsonl` to the Trainer's output_dir, or to `path`. `facts` are arguments for the Clock."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None, **facts: Any) -> None:
         self._path, self._facts = path, facts
         self._clock: Clock | None = None
         self._step: Step | None = None
         self._optimizer: Phase | None = None
-        self._logged = 0  # steps, when the Trainer last logged
-        self._tokens = 0  # seen by then
+        self._logged = 0  # steps done when the Trainer last logged
+        self._tokens = 0  # tokens seen by then
         self._told_of_means = False
 
     @harmless
     def on_train_begin(self, args: Any, state: Any, control: Any, **of_trainer: Any) -> None:  # noqa: ARG002
         if self._clock is not None:
-            self._clock.close(None)  # of a training that failed
+            self._clock.close(None)  # left from a training that failed
         self._clock = self._step = self._optimizer = None
         self._logged, self._tokens = state.global_step, getattr(state, "num_input_tokens_seen", 0)
         if not state.is_world_process_zero:
@@ -76,7 +76,7 @@ class NanopaceCallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
         if self._step is not None:
             seen = getattr(state, "num_input_tokens_seen", 0)
-            self._step.tokens = seen - self._tokens or None  # counted only where the arguments ask for it
+            self._step.tokens = seen - self._tokens or None  # counted only if the arguments ask for it
             self._tokens = seen
             self._step.__exit__(None, None, None)
 
@@ -112,7 +112,7 @@ class NanopaceCallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
 
 
 def _knobs(args: Any, state: Any, model: Any) -> dict[str, object]:
-    """The Trainer's arguments by nanoGPT's names, where both mean the same. What the arguments leave open is absent."""
+    """The Trainer's arguments under nanoGPT's names, where both mean the same. Arguments left open are absent."""
     processes = getattr(args, "world_size", 1)
     precision = "bfloat16" if args.bf16 else "float16" if args.fp16 else getattr(model, "dtype", None)
     knobs: dict[str, object] = {
@@ -125,5 +125,5 @@ def _knobs(args: Any, state: Any, model: Any) -> dict[str, object]:
     if precision is not None:
         knobs["dtype"] = str(precision).removeprefix("torch.")
     if getattr(args, "torch_compile", False):
-        knobs["compile"] = True  # without it, the model may be compiled all the same
+        knobs["compile"] = True  # if False, the model may still be compiled
     return knobs

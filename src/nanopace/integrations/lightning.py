@@ -4,9 +4,9 @@
 
     trainer = Trainer(..., callbacks=[NanopaceCallback()])
 
-A step is an optimizer step, with all micro-batches that are accumulated for it. What passes between two micro-batches
-is the wait for data, as far as the hooks can tell. Saving has no hook at its end, so `trainer.save_checkpoint` is
-wrapped while a fit runs.
+A step is an optimizer step with all its accumulated micro-batches. The time between two micro-batches counts as waiting
+for data; the hooks do not tell more. Saving has no hook at its end, so `trainer.save_checkpoint` is wrapped during a
+fit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nanopace.integrations.start import started_clock
 if TYPE_CHECKING:
     from lightning.pytorch.callbacks import Callback
 elif "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
-    from pytorch_lightning.callbacks import Callback  # a Trainer takes callbacks of its own package only
+    from pytorch_lightning.callbacks import Callback  # a Trainer only takes callbacks from its own package
 else:
     from lightning.pytorch.callbacks import Callback
 
@@ -39,23 +39,23 @@ _PRECISIONS = {
 
 
 class NanopaceCallback(Callback):
-    """Writes `ledger.jsonl` into the Trainer's default_root_dir, or where `path` says.
+    """Writes `ledger.jsonl` to the Trainer's default_root_dir, or to `path`.
 
-    `val`: the name under which the module logs its validation loss. `facts` are the Clock's arguments.
+    `val`: the name under which the module logs its validation loss. `facts` are arguments for the Clock.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, val: str = "val_loss", **facts: Any) -> None:
         self._path, self._val, self._facts = path, val, facts
         self._clock: Clock | None = None
-        self._step: Step | None = None  # under way
-        self._between: Phase | None = None  # two micro-batches of it
+        self._step: Step | None = None  # the current step
+        self._between: Phase | None = None  # the wait between two of its micro-batches
         self._evaluation: Any = None
-        self._done = 0  # optimizer steps
+        self._done = 0  # optimizer steps done
         self._unwrap: Callable[[], object] | None = None
 
     @harmless
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        self._end(None)  # of a fit that failed
+        self._end(None)  # left from a fit that failed
         self._done = trainer.global_step
         if not trainer.is_global_zero:
             return
@@ -147,7 +147,7 @@ class NanopaceCallback(Callback):
 
 
 def _knobs(trainer: Any) -> dict[str, object]:
-    """The Trainer's arguments by nanoGPT's names, where both mean the same."""
+    """The Trainer's arguments under nanoGPT's names, where both mean the same."""
     knobs: dict[str, object] = {
         "gradient_accumulation_steps": trainer.accumulate_grad_batches * trainer.world_size,
         "device": trainer.strategy.root_device.type,

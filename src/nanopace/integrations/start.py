@@ -1,4 +1,4 @@
-"""A clock for a training that another trainer begins."""
+"""A clock for a training that another trainer starts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nanopace.clock import Clock
 def started_clock(
     path: str | os.PathLike[str], model: object, facts: Mapping[str, Any], given: Mapping[str, Any]
 ) -> Clock:
-    """All up to now was start-up. What the user has `given` goes before what the trainer knows, knob by knob."""
+    """Create a clock and count the time so far as start-up. `given` (by the user) overrides `facts`, knob by knob."""
     config = {**facts["config"], **given.get("config", {})}
     clock = Clock(path, **{"parameters": _parameters(model), **facts, **given, "config": config})
     clock.passed(clock.phase("startup"))
@@ -21,7 +21,7 @@ def started_clock(
 
 
 def _parameters(model: Any) -> int | None:
-    """How many weights a torch module has; tied ones count once."""
+    """The number of weights in a torch module. Tied weights count once."""
     with suppress(Exception):
         return sum(int(each.numel()) for each in model.parameters()) or None
     return None

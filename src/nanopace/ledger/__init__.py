@@ -1,6 +1,6 @@
-"""The ledger: the only door between the trainer and the analyst.
+"""The ledger: the only link between the trainer and the analyst.
 
-The trainer appends events to it and knows nothing of diagnosis; the analyst reads it and never imports torch.
+The trainer appends events and knows nothing about diagnosis. The analyst reads them and never imports torch.
 docs/ledger-format.md describes the file.
 """
 

@@ -1,8 +1,7 @@
-"""Events to lines of JSON, and back again with every field checked.
+"""Converts events to lines of JSON and back, and checks every field.
 
-So that old and new versions get along, an event or a field that this version does not know is skipped. A known event
-with a wrong type in it is damaged, and whoever reads counts it. Only a ledger of a newer major version, whose known
-words may mean something else, is refused.
+To keep old and new versions compatible, unknown events and fields are skipped. A known event with a wrong type counts
+as damaged. Only a ledger with a newer major version is refused, since its known fields may have a different meaning.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from nanopace.ledger.events import EVENTS, MAJOR, VERSION, Config, Event, RunEve
 
 
 class DamagedError(ValueError):
-    """A line that is no event, or a known event that is not as the format says."""
+    """A line that is not an event, or a known event that does not follow the format."""
 
 
 def to_json(event: Event, at_ms: float | None = None) -> str:
-    """The event as one line of ASCII without its newline, "event" first. What has its default is left out."""
+    """The event as one line of ASCII without a newline, "event" first. Fields with their default value are left out."""
     names, values_of, defaults = _WRITTEN[event.name]
     known = zip(names, values_of(event), defaults, strict=True)
     record: dict[str, object] = {"event": event.name}
@@ -31,14 +30,14 @@ def to_json(event: Event, at_ms: float | None = None) -> str:
         record["at_ms"] = at_ms
     try:
         return _encode(record)
-    except ValueError:  # JSON has no nan and no infinity
+    except ValueError:  # JSON has neither nan nor infinity
         return _encode({name: _spelled(value) for name, value in record.items()})
 
 
 def from_json(text: str) -> Event | None:
-    """The event, or None for one that only a later version knows.
+    """The event in a line, or None for an event that only a later version knows.
 
-    Raises DamagedError for anything else, and InputError for a ledger of a newer major version.
+    Raises DamagedError for anything else, and InputError for a ledger with a newer major version.
     """
     try:
         record = json.loads(text)
@@ -48,7 +47,7 @@ def from_json(text: str) -> Event | None:
 
 
 def from_record(record: object) -> Event | None:
-    """The same, for a line that is already decoded."""
+    """Like from_json, for a decoded line."""
     if not isinstance(record, dict) or not isinstance(record.get("event"), str):
         raise DamagedError("not an event")
     kind = EVENTS.get(record["event"])
@@ -81,9 +80,9 @@ def _refuse_newer(version: object) -> None:
 
 # --- one check per annotation ----------------------------------------------------------------------------------------
 
-LONGEST_MS = 100 * 366 * 86_400_000.0  # a century: what took longer is damaged
+LONGEST_MS = 100 * 366 * 86_400_000.0  # a century: anything longer is damaged
 _LARGEST = 1e30
-_MOST = 2**53  # from here on a count is no longer exact as a float
+_MOST = 2**53  # above this, a float no longer holds every integer
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -110,7 +109,7 @@ def _number(value: object) -> float:
 
 
 def _within_reach(value: float) -> float:
-    """Beyond what anything measures a number is infinite, or zero: sums and squares of the others are finite."""
+    """Turn numbers beyond anything measurable into infinity or zero, so that sums and squares stay finite."""
     size = abs(value)
     if 1 / _LARGEST < size < _LARGEST or not size:
         return float(value)
@@ -139,7 +138,7 @@ def _flag(value: object) -> bool:
 
 
 def _config(value: object) -> Config:
-    """A knob that is a list or an object belongs to a later version and is skipped, like an unknown field."""
+    """A knob that is a list or an object comes from a later version. It is skipped, like an unknown field."""
     if isinstance(value, dict):
         return {name: knob for name, knob in value.items() if isinstance(knob, (bool, int, float, str))}
     raise DamagedError("not a config")
@@ -160,7 +159,7 @@ _CHECKS: Mapping[str, Callable[[object], object]] = {
     "Config": _config,
     "Texts": _texts,
 }
-# By event: (field, check, whether it must be there).
+# By event: (field, check, whether it is required).
 _SCHEMA = {
     name: tuple(
         (
@@ -175,7 +174,7 @@ _SCHEMA = {
 
 
 def _written(kind: type[Event]) -> tuple[tuple[str, ...], Callable[[Event], tuple[object, ...]], tuple[object, ...]]:
-    """The fields in the order in which they are written: the version and who trains first, the time stamp last."""
+    """The fields in the order they are written: version and trainer first, time stamp last."""
     entries = sorted(fields(kind), key=lambda entry: {"ledger": 0, "trainer": 1, "at_ms": 3}.get(entry.name, 2))
     names = tuple(entry.name for entry in entries)
     # The version is always written, although it has a default.
@@ -187,6 +186,6 @@ def _default(entry: Field[object]) -> object:
     return entry.default if entry.default_factory is MISSING else entry.default_factory()
 
 
-# By event: the names of its fields, how to get all their values at once (this runs at every step), and their defaults.
+# By event: the names of its fields, a getter for all their values (called at every step), and their defaults.
 _WRITTEN = {name: _written(kind) for name, kind in EVENTS.items()}
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

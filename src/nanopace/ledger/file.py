@@ -1,14 +1,14 @@
-"""The ledger on disk: append an event, read what is there, and survive whatever happened in between.
+"""The ledger on disk: append events, read them, and survive whatever happens in between.
 
-Every event is one `write()` of one whole line to a file opened for appending. The kernel has it from then on, so a
-killed process loses nothing that it wrote and tears at most its last line; threads that write do not mix their lines.
+Each event is a single `write()` of a complete line to a file opened for appending. From then on, the kernel has it: a
+killed process loses nothing it has written and tears at most its last line, and threads do not mix their lines.
 
-Only a power cut can take away what the kernel has. `fsync` guards against that, and costs milliseconds: too much for
-every step. After a power cut training goes on from the last checkpoint, so what must not be lost is what came before
-it. Hence the ledger is synced with run, checkpoint, resume and end events, where training stands still anyway.
+Only a power cut can lose what the kernel has. `fsync` prevents that but takes milliseconds, too long for every step.
+After a power cut, training resumes from the last checkpoint, so only what came before it must be safe. Therefore the
+ledger is synced at run, checkpoint, resume and end events, where training pauses anyway.
 
-No disk ends a training. What cannot be written is kept, the newest lines of it, and written once the disk is back; a
-ledger that somebody removed begins anew, with the events that introduced the run.
+A failing disk never stops training. Lines that cannot be written are kept in memory (the newest ones) and written when
+the disk works again. If someone removes the ledger, a new one starts with the events that describe the run.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from nanopace.files import make_directory, open_own, sync_directory
 from nanopace.ledger.codec import DamagedError, from_json, from_record, to_json
 from nanopace.ledger.events import CheckpointEvent, EndEvent, Event, ResumeEvent, RunEvent
 
-LEDGER_FILE = "ledger.jsonl"  # in the directory of a run
-SET_ASIDE = re.compile(r"ledger-\d+\.jsonl")  # of a run that saved nothing, where another has begun since
-KEPT = 10_000  # lines that wait for a disk at most: some MB, and hours of training
-# How every event begins that we write. A quote inside a text is escaped, so this stands at the start of events only.
+LEDGER_FILE = "ledger.jsonl"  # in the run directory
+SET_ASIDE = re.compile(r"ledger-\d+\.jsonl")  # of an earlier run that saved nothing
+KEPT = 10_000  # lines that may wait for the disk: a few MB, or hours of training
+# How each event that we write begins. Quotes inside strings are escaped, so this occurs only at the start of an event.
 _START = '{"event":'
 _SYNCED = (RunEvent, CheckpointEvent, ResumeEvent, EndEvent)
-_OPENING = (RunEvent, ResumeEvent)  # without them nobody could tell what the lines after them are about
+_OPENING = (RunEvent, ResumeEvent)  # the lines after them make no sense without these
 
 
 def _ignore(_: object) -> None:
@@ -44,7 +44,7 @@ def _ignore(_: object) -> None:
 
 
 class LedgerWriter:
-    """Appends events to a ledger, which may exist already."""
+    """Appends events to a new or existing ledger."""
 
     def __init__(
         self,
@@ -55,22 +55,22 @@ class LedgerWriter:
         on_trouble: Callable[[str], object] = _ignore,
         home: Callable[[], Path] | None = None,
     ) -> None:
-        """`path`: None writes nowhere: where several processes train, only the first one has a ledger.
+        """`path`: None writes nothing: with several processes, only the first one has a ledger.
 
-        `began`: when the process did, by the same clock; its stamps count from there, and else from now.
+        `began`: when the process started, on the same clock. Time stamps count from there (default: from now).
 
-        `on_event` hears of every event that is appended, after it is written.
+        `on_event` is called with every appended event, after it is written.
 
-        `on_trouble` hears, once, that the disk takes no more lines, and once that it does again.
+        `on_trouble` is called once when the disk stops accepting lines, and once when it accepts them again.
 
-        `home` says before each line which directory is the run's by now: where it is another one, the ledger begins
-        anew there.
+        `home` is called before each line and returns the run's current directory. If that has changed, a new ledger
+        starts there.
         """
         self._path, self._clock, self._home = Path(path or os.devnull), clock, home
         self._on_event, self._on_trouble = on_event, on_trouble
         self._directory = self._path.parent
         self._began = clock() if began is None else began
-        self._turn = threading.RLock()  # a signal's handler may append in the middle of an append
+        self._turn = threading.RLock()  # a signal handler may append in the middle of an append
         self._waiting: deque[bytes] = deque(maxlen=KEPT)
         self._lost = 0
         self._trouble: str | None = None
@@ -86,16 +86,16 @@ class LedgerWriter:
 
     @property
     def waiting(self) -> int:
-        """Lines that are not on the disk yet."""
+        """The number of lines not yet written."""
         return len(self._waiting)
 
     def append(self, event: Event) -> None:
-        """Write one event, and tell whoever listens of it."""
+        """Write one event, and pass it to the listener."""
         self.write(event)
         self._on_event(event)
 
     def write(self, event: Event) -> None:
-        """One line, stamped with the time if it has no stamp of its own. A disk that refuses it is no error."""
+        """Write one line, with the current time unless it has a time stamp. A disk that refuses it is not an error."""
         if self._file < 0:
             return
         line = to_json(event, at_ms=round((self._clock() - self._began) * 1000, 3)).encode("ascii") + b"\n"
@@ -116,14 +116,14 @@ class LedgerWriter:
             try:
                 if synced:
                     self.sync()
-            except OSError as error:  # the line is in the file, and may or may not be on the disk
+            except OSError as error:  # the line is in the file, but may not be on disk
                 self._in_trouble(error)
                 return
             if self._trouble is not None:
                 self._recovered()
 
     def write_together(self, texts: Sequence[str]) -> None:
-        """Lines of events with their stamps, in one write(): for a writer that gathers them. None is synced."""
+        """Write several lines that have time stamps with one write(), for a writer that collects them. Never syncs."""
         lines = [text.encode("ascii") + b"\n" for text in texts]
         if self._file < 0 or not lines:
             return
@@ -142,7 +142,7 @@ class LedgerWriter:
                 done = max(0, whole[:sent].count(b"\n") - self._torn)
                 self._torn = not whole[:sent].endswith(b"\n") if sent else self._torn
                 if self._torn and sent and whole[sent - 1 : sent + 1] == b"}\n":
-                    done += 1  # only its end is missing, and the next line brings that
+                    done += 1  # only its newline is missing, and the next line supplies that
                 self._keep_all(lines[done:], error)
                 return
             self._torn = False
@@ -150,7 +150,7 @@ class LedgerWriter:
                 self._recovered()
 
     def sync(self) -> None:
-        """Wait until everything written is on the disk, and so is the file's name."""
+        """Wait until everything written, and the file's name, is on disk."""
         os.fsync(self._file)
         if not self._name_is_synced:
             sync_directory(self._path.parent)
@@ -159,7 +159,7 @@ class LedgerWriter:
     def close(self) -> None:
         if self._file < 0:
             return
-        with contextlib.suppress(OSError):  # closing must work on a full disk too
+        with contextlib.suppress(OSError):  # closing must work on a full disk, too
             self._follow()
             self._catch_up()
             self.sync()
@@ -182,22 +182,22 @@ class LedgerWriter:
     def _open(self) -> None:
         self._file = open_own(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         self._torn = not self._ends_with_newline()
-        self._name_is_synced = False  # also where it was there before: who made it may have been killed
+        self._name_is_synced = False  # even if the file existed: whoever created it may have been killed
 
     def _write_line(self, line: bytes) -> None:
-        if self._torn:  # somebody died in the middle of a line: what they wrote stays, and we begin on a fresh one
+        if self._torn:  # a process died in the middle of a line: keep what it wrote, and start a new line
             line = b"\n" + line
         written = os.write(self._file, line)
         self._torn = written < len(line)
-        while written < len(line) - 1:  # a full disk, mostly: the next round then says so
+        while written < len(line) - 1:  # usually a full disk: the next write then raises the error
             written += os.write(self._file, line[written:])
-        if written < len(line):  # its end alone is missing: where that fails, the next line brings it
+        if written < len(line):  # only the newline is missing: if this fails, the next line supplies it
             with contextlib.suppress(OSError):
                 written += os.write(self._file, line[written:])
         self._torn = written < len(line)
 
     def _look_after_it(self) -> None:
-        """Somebody may have removed the file, or its directory, or put another in its place."""
+        """Start anew if someone removed or replaced the file or its directory."""
         own = os.fstat(self._file)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             there = os.stat(self._path)
@@ -208,7 +208,7 @@ class LedgerWriter:
             self._on_trouble(Message("{path} was removed; starting a new one", path=self._path))
 
     def _follow(self) -> None:
-        """The run's directory may be another's by now: then nothing more is written into the file that was there."""
+        """Move to the run's new directory, if it has changed. Nothing more is written to the old file."""
         if self._home is None or (directory := self._home()) == self._directory:
             return
         before, self._path = self._path, directory / self._path.name
@@ -220,7 +220,7 @@ class LedgerWriter:
         self._directory = directory
 
     def _begins_anew(self) -> bool:
-        """Open what is there by now. Where that is empty, the run introduces itself again."""
+        """Open the file at the path. Return whether it is empty; if so, write the events that describe the run."""
         before = self._file
         self._open()
         os.close(before)
@@ -234,10 +234,10 @@ class LedgerWriter:
         size = os.fstat(self._file).st_size
         if size == 0:
             return True
-        os.lseek(self._file, size - 1, os.SEEK_SET)  # only reading looks at the position: O_APPEND writes at the end
+        os.lseek(self._file, size - 1, os.SEEK_SET)  # only reading uses the position: O_APPEND writes at the end
         return os.read(self._file, 1) == b"\n"
 
-    # --- a disk that takes no more -----------------------------------------------------------------------------------
+    # --- a disk that refuses lines -----------------------------------------------------------------------------------
 
     def _keep_all(self, lines: Iterable[bytes], error: OSError) -> None:
         for line in lines:
@@ -275,13 +275,13 @@ class LedgerWriter:
 
 @dataclass(slots=True)
 class EventReader:
-    """Takes the lines of a ledger one by one, and counts what was not to be read."""
+    """Reads a ledger line by line, and counts the lines it could not use."""
 
     damaged: int = 0  # torn lines, garbage, known events with wrong types
     unknown: int = 0  # events of a later version
 
     def read(self, line: str) -> list[Event]:
-        """The events of a line: one, or none, or several where lines ran into each other."""
+        """The events in a line: usually one, or none, or several if lines ran together."""
         line = line.strip("\0\r\n\t ")  # a file system may pad with NULs after a power cut
         if not line:
             return []
@@ -295,14 +295,14 @@ class EventReader:
         return [event]
 
     def _salvage(self, line: str) -> list[Event]:
-        """Whole events between fragments: something else wrote into the ledger, or a line was torn and not ended."""
+        """Complete events between fragments: another program wrote to the ledger, or a line was torn."""
         self.damaged += 1
         events = []
         for part in line.split(_START)[1:]:
             try:
                 record, _ = _DECODER.raw_decode(_START + part)
                 event = from_record(record)
-            except (ValueError, RecursionError):  # DamagedError is one of them
+            except (ValueError, RecursionError):  # includes DamagedError
                 continue
             if event is not None:
                 events.append(event)
@@ -311,7 +311,7 @@ class EventReader:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """All that a ledger says, in its order."""
+    """The contents of a ledger, in order."""
 
     events: tuple[Event, ...]
     damaged: int = 0
@@ -319,7 +319,7 @@ class Ledger:
 
 
 def read_ledger(lines: Iterable[str | bytes]) -> Ledger:
-    """Every whole event of the lines: of an open file, text or binary, or of a list."""
+    """Read all complete events from an open file (text or binary) or a list of lines."""
     reader = EventReader()
     events: list[Event] = []
     for line in lines:

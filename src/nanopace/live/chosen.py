@@ -1,4 +1,4 @@
-"""Which file is meant: one that may not be there yet, or the newest log of a directory."""
+"""Which file to watch: one that may not exist yet, or the newest log in a directory."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nanopace.errors import InputError, reason_of
 from nanopace.sources.opening import find_logs
 from nanopace.wording.catalog import Words
 
-_LOOK_S = 0.1  # for a file that is not there yet
+_LOOK_S = 0.1  # for a file that does not exist yet
 _SEARCH_S = 1.0  # for a log in a directory that has none yet
 
 
 def chosen(path: str, words: Words, tell: Callable[[str], None]) -> str:
-    """The file that is meant; of a directory the log that was written last, as soon as there is one."""
+    """The file to watch; for a directory, the log that was written last, as soon as there is one."""
     if not os.path.exists(path):
         if not os.path.isdir(os.path.dirname(path.rstrip("/")) or "."):
             raise InputError("{path}: no such file", path=path)
@@ -44,10 +44,10 @@ def chosen(path: str, words: Words, tell: Callable[[str], None]) -> str:
 
 
 def newest(directory: str, fits: Callable[[str], bool] = lambda _: True) -> str | None:
-    """The log that was written last, of those that fit."""
+    """The log that was written last, among those that fit."""
     written = {}
     for log in map(str, find_logs(directory)):
         if fits(log):
-            with suppress(OSError):  # it was there a moment ago
+            with suppress(OSError):  # it may just have been removed
                 written[log] = os.path.getmtime(log)
     return max(written, key=lambda log: written[log], default=None)

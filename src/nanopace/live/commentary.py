@@ -1,6 +1,6 @@
-"""What a row was, said when it has come: slow and why, the pace changed for good, a loss that stands out or is none.
+"""Comments on a row as it arrives: slow and why, a lasting change of pace, an unusual or non-finite loss.
 
-All of it is incremental, over the last few hundred rows. Bounds are those of the diagnosis.
+Everything is incremental, over the last few hundred rows. The thresholds are those of the diagnosis.
 """
 
 from __future__ import annotations
@@ -21,52 +21,52 @@ from nanopace.medians import median
 from nanopace.run import Span
 from nanopace.wording.catalog import Words
 
-NEAR = 50  # plain rows that the usual time is of
-USUAL_FOR = 5  # rows, before it is reckoned anew
-ENOUGH = 5  # of them, before a row is called slow
-LEVEL_ROWS = 200  # plain rows in which a change of the pace is looked for ...
-LEVEL_EVERY = 10  # ... each time that so many more have come
+NEAR = 50  # plain rows that the usual time comes from
+USUAL_FOR = 5  # rows until it is computed again
+ENOUGH = 5  # of them are needed before a row is called slow
+LEVEL_ROWS = 200  # plain rows in which a change of pace is searched ...
+LEVEL_EVERY = 10  # ... each time this many more have arrived
 LOOK_S = 0.1  # and not more often than this: it takes 1 to 2 ms
-NEW_LEVEL = 10  # rows that a new level has to have
-NO_NEWS = 100  # rows: a change that took longer to be sure of is small, and the last words have it
-ON_CPU = 1.25  # on a CPU the pace changes all the time: less is not worth a word
-STALL_S, STALL_STEPS = 10.0, 5.0  # a row held up by so much is an alert
-REPEAT_S = 30.0  # unexplained slow rows are said at most so often
+NEW_LEVEL = 10  # rows that a new level needs
+NO_NEWS = 100  # rows: a change that took longer to confirm is small, and the final summary mentions it
+ON_CPU = 1.25  # on a CPU, the pace changes all the time: ignore smaller changes
+STALL_S, STALL_STEPS = 10.0, 5.0  # a row delayed by this much is an alert
+REPEAT_S = 30.0  # comment on unexplained slow rows at most this often
 LONG_EVENT = 3.0  # times the median of the evaluations before
 
 
 class Commentary:
-    """Takes rows in their order and says what is worth saying of them."""
+    """Takes rows in order and comments on those worth it."""
 
     def __init__(self, words: Words, say: Say) -> None:
         self._words, self._say = words, say
         self.on_cpu = False
-        self.is_scheduled = False  # the pace changes because the trainer is told to change it
-        self.elsewhere = False  # the trainer is not set by nanoGPT's knobs
+        self.is_scheduled = False  # the pace changes because the trainer's schedule changes it
+        self.elsewhere = False  # the trainer does not use nanoGPT's knobs
         self.watches_loss = False  # the trainer reports its own spikes
-        self.slow_rows = 0  # for no reason that the log names
+        self.slow_rows = 0  # for no reason the log shows
         self._told_not_finite = -1
         self._begin()
 
     def _begin(self) -> None:
-        self._near: deque[float] = deque(maxlen=NEAR)  # logarithms of plain rows' times
+        self._near: deque[float] = deque(maxlen=NEAR)  # logarithms of the times of plain rows
         self._known: tuple[float, float] | None = None  # what is usual
-        self._rows_of_usual = 0  # for which that is used
+        self._rows_of_usual = 0  # how many more rows to use it for
         self._level: deque[tuple[int, float]] = deque(maxlen=LEVEL_ROWS)
         self._since_looked = 0
         self._looked_s = -math.inf
-        self._streak = 0  # slow rows without a reason, one after the other
-        self._events_ms: deque[float] = deque(maxlen=9)  # what evaluations took beyond their row's steps
+        self._streak = 0  # consecutive slow rows without a reason
+        self._events_ms: deque[float] = deque(maxlen=9)  # the excess of evaluations over their row's steps
         self._losses: deque[float] = deque(maxlen=WINDOW)
-        self._since_spike = RISES  # rows: what rises on is one spike
+        self._since_spike = RISES  # rows: a continued rise is one spike
         self._not_finite = False
-        self._shifted = False  # the pace is slower than it was, and that has been said
-        self._slowest = -math.inf  # that has been said, as a logarithm: a pace that goes to and fro is said once
+        self._shifted = False  # the pace has become slower, and that was reported
+        self._slowest = -math.inf  # reported so far, as a logarithm: a pace that goes back and forth is reported once
         self._said_s = -math.inf
         self._unsaid = 0
 
     def row(self, seen: Seen, now: float) -> None:
-        """A row; `now` is the clock, so that nothing is said too often."""
+        """Take a row; `now` is the clock, to limit how often comments appear."""
         if seen.back_from is not None and not seen.new_run:
             said = self._words.text(
                 "Training resumes at iteration {iteration}; it had reached {reached} before.",
@@ -82,7 +82,7 @@ class Commentary:
             self._loss(seen, seen.row.loss)
 
     def not_finite(self, iteration: int) -> None:
-        """From this iteration on the loss is none. A row may say so before and after its time is known."""
+        """From this iteration on, the loss is not finite. A row may report it before and after its time is known."""
         if not self._not_finite and iteration != self._told_not_finite:
             at = self._words.count(iteration)
             said = self._words.text("The loss is NaN or infinite at iteration {iteration}.", iteration=at)
@@ -90,7 +90,7 @@ class Commentary:
             self._told_not_finite = iteration
 
     def skipped(self, iteration: int) -> None:
-        """A step that the trainer left out."""
+        """A step that the trainer skipped."""
         if not self._not_finite:
             said = self._words.finding(
                 "skipped_steps", {"count": 1, "iterations": self._words.count(iteration), "streaks": 1}
@@ -99,7 +99,7 @@ class Commentary:
         self._not_finite = True
 
     def span(self, span: Span) -> None:
-        """A stall that the trainer measured."""
+        """A stall measured by the trainer."""
         if span.phase != "stall" or span.background or span.ms < 1000 * STALL_S:
             return
         seconds, words = span.ms / 1000, self._words
@@ -139,7 +139,7 @@ class Commentary:
             self._look_for_shift()
 
     def _usual(self) -> tuple[float, float] | None:
-        """Level and noise of the plain rows before, as logarithms; reckoned anew every few rows."""
+        """Level and noise of the plain rows before, as logarithms; computed again every few rows."""
         self._rows_of_usual -= 1
         if self._rows_of_usual < 0 and len(self._near) >= ENOUGH:
             self._rows_of_usual = USUAL_FOR
@@ -149,7 +149,7 @@ class Commentary:
         return self._known
 
     def _event_row(self, seen: Seen, usual_ms: float) -> None:
-        """A row that contains an evaluation or a checkpoint, or both."""
+        """A row that contains an evaluation, a checkpoint or both."""
         words, excess_ms = self._words, seen.row.ms - usual_ms
         causes = [code for code, there in (("evaluation", seen.evaluation), ("checkpoint", seen.checkpoint)) if there]
         said = words.text(
@@ -168,7 +168,8 @@ class Commentary:
         self._say(Comment(said, None, seen.row.iteration))
 
     def _slow_row(self, seen: Seen, usual_ms: float, now: float) -> None:
-        """A row that nothing in the log explains. Of several in a row, the first: more may be another pace."""
+        """A row that nothing in the log explains. Of several consecutive ones, only the first is reported: more may be
+        a new pace."""
         words, excess_s = self._words, (seen.row.ms - usual_ms) / 1000
         alert = excess_s >= STALL_S and seen.row.ms >= STALL_STEPS * usual_ms
         if self._streak > 1 or (not alert and (self.is_scheduled or now - self._said_s < REPEAT_S)):
@@ -190,7 +191,7 @@ class Commentary:
         self._say(Comment(said, "stall" if alert else None, seen.row.iteration))
 
     def _look_for_shift(self) -> None:
-        """Whether the pace has changed for good, as the diagnosis finds it in a finished run."""
+        """Whether the pace has changed for good, as the diagnosis would find it in a finished run."""
         if len(self._level) < 3 * NEW_LEVEL:
             return
         logs = [log for _, log in self._level]
@@ -214,7 +215,7 @@ class Commentary:
     def _say_shift(self, iteration: int, before_ms: float, after_ms: float) -> None:
         ratio = after_ms / before_ms
         if self._not_finite or self.is_scheduled:
-            return  # steps that compute nothing are quicker, and that is no news of the card
+            return  # steps that compute nothing are faster, which says nothing about the card
         code = "memory_spill" if ratio >= SPILL_RATIO and not self.on_cpu else "level_shift"
         numbers = {"iteration": iteration, "before_ms": before_ms, "after_ms": after_ms, "change_share": ratio - 1}
         said = self._words.finding(
@@ -242,7 +243,7 @@ class Commentary:
         self._losses.append(loss)
 
     def spike(self, spike: LossSpike) -> None:
-        """Found here, or reported by the trainer."""
+        """A spike found here or reported by the trainer."""
         words = self._words
         said = words.text(
             "The loss spiked to {loss} at iteration {iteration}: {z} standard deviations above the rows before it.",

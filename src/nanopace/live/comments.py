@@ -1,4 +1,4 @@
-"""What is said under the lines, and who else is told."""
+"""Comments below the lines, and the alerts sent elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Event = Literal[
 
 
 class Comment(NamedTuple):
-    """A sentence. With an event it is an alert, or the end, which --notify and --webhook hear of."""
+    """A sentence. With an event, it is an alert or the end, which is also sent to --notify and --webhook."""
 
     text: str
     event: Event | None = None

@@ -1,7 +1,7 @@
-"""A file that is one document: it is read anew when it has changed, and of its rows those that are new are told.
+"""A file that is a single document: it is read again when it changes, and its new rows are reported.
 
-trainer_state.json is replaced at every checkpoint, an event file of TensorBoard and a run of W&B are appended to, and
-Lightning writes its metrics.csv anew. No lines of them are passed on. At most a tenth of the time goes into reading.
+trainer_state.json is replaced at every checkpoint, TensorBoard's event files and W&B's runs are appended to, and
+Lightning rewrites its metrics.csv. None of their lines are passed on. Reading takes at most a tenth of the time.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from nanopace.sources.formats.registry import find_format
 from nanopace.sources.log_format import LogFormat
 from nanopace.sources.runs import open_runs
 
-LEAST_S = 1.0  # from one reading to the next, and ...
-SHARE = 9.0  # ... so many times what one takes
-_OPENING = 16 << 10  # bytes that show what a file is
-_HALF_WRITTEN_S = 2.0  # for which a file may be no document yet
+LEAST_S = 1.0  # between two readings, and ...
+SHARE = 9.0  # ... this many times what one takes
+_OPENING = 16 << 10  # bytes needed to recognise a file
+_HALF_WRITTEN_S = 2.0  # how long a file may be incomplete at first
 
 
 def document_format(path: str) -> str | None:
-    """The name of its format, if a file is a document."""
+    """The name of the format if a file is a document, else None."""
     detector = Detector()
     try:
         with open(path, "rb") as file:
@@ -38,7 +38,7 @@ def document_format(path: str) -> str | None:
 
 
 class Waiting:
-    """In the place of lines: none come, until somebody has seen enough."""
+    """A source without lines: it only waits until the user stops."""
 
     may_wait = True
     skipped = 0
@@ -55,7 +55,8 @@ class Waiting:
 
 
 class Document:
-    """Reads a file again and again; `find` says which one it is by now. `complain` hears once why it has no row yet."""
+    """Reads a file repeatedly; `find` returns its current path. `complain` is called once with the reason why it has no
+    row yet."""
 
     def __init__(self, find: Callable[[], str], observer: Observer, complain: Callable[[InputError], object]) -> None:
         self._find, self._observer, self._complain = find, observer, complain
@@ -63,18 +64,18 @@ class Document:
         self._run: Run | None = None
         self._mark: tuple[int, ...] = ()
         self._next_s = self._first_s = 0.0
-        self._reached = self._evaluated = -1  # iterations that have been told
+        self._reached = self._evaluated = -1  # iterations that have been reported
 
     @property
     def format(self) -> LogFormat | None:
         return None if self._run is None else find_format(self._run.format)
 
     def feed(self, data: bytes) -> None:
-        """No lines come."""
+        """No lines arrive."""
 
     def look(self, now: float) -> bool:
-        """Whether it has changed. What cannot be read after its first moments is an InputError; later, one that is
-        being written, and read another time."""
+        """Whether it has changed. A file that still cannot be read after its first moments is an InputError; later on,
+        it is probably being written and is read another time."""
         if now < self._next_s:
             return False
         self._first_s = self._first_s or now
@@ -105,7 +106,7 @@ class Document:
         return True
 
     def _is_half_of_it(self, run: Run) -> bool:
-        """Whether it is what was read before, up to some row: it is being written anew."""
+        """Whether this is a shorter version of what was read before: the file is being rewritten."""
         known, end = self._run.logged if self._run is not None else (), len(run.logged) - 1
         if end + 1 >= len(known):
             return False
@@ -115,10 +116,10 @@ class Document:
         return self._run
 
     def finish(self) -> None:
-        """It has been read as far as it goes."""
+        """Nothing is left to read."""
 
     def _tell(self, run: Run) -> None:
-        """What is new in it. One that ends before what was told is of another run."""
+        """Report what is new. If it ends before what was already reported, it is another run."""
         rows, timed = run.logged, len(run.rows) > 0
         new_run = self._reached < 0 or rows.last_iteration[-1] < self._reached
         if new_run:

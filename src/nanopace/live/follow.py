@@ -1,4 +1,4 @@
-"""A file that grows, as `tail -F` follows it: through rotation, truncation, and from before it is there."""
+"""A growing file, followed like `tail -F`: through rotation and truncation, and even before it exists."""
 
 from __future__ import annotations
 
@@ -8,32 +8,31 @@ import time
 from collections.abc import Iterator
 
 POLL_S = 0.025
-LOOK_S = 0.25  # how often it is looked whether the name still means this file
+LOOK_S = 0.25  # how often to check whether the name still refers to this file
 _CHUNK = 256 << 10
-MOST_HISTORY = 64 << 20  # bytes: of a longer file, its beginning and its end are read
-_BEGINNING = 4 << 20  # of those
-_LAST = 256  # bytes that are remembered, and have to be there still when more come
+MOST_HISTORY = 64 << 20  # bytes: of a longer file, only the start and the end are read
+_BEGINNING = 4 << 20  # part of that for the start
+_LAST = 256  # remembered bytes, which must still be there when more arrive
 
 
 class Follower:
-    """The bytes of a file: those that are there, then those that come. `stop` ends it; so does `ended`, at the end of
-    what is there."""
+    """The bytes of a file: the existing ones, then new ones. `stop` ends it at once, `ended` at the end of the file."""
 
     may_wait = True
 
     def __init__(self, path: str, stop: threading.Event, before: int | None = None) -> None:
-        """`before`: so many bytes of it are history; else all that it holds when it is opened."""
+        """`before`: this many bytes are history; by default, all that the file holds when it is opened."""
         self._path = path
         self._stop = stop
         self._before = before
         self._fd = -1
         self._position = 0
-        self._last = b""  # what was read before this position
-        self.ended = threading.Event()  # the writer is gone: what is there is all
+        self._last = b""  # the bytes read before this position
+        self.ended = threading.Event()  # the writer is gone: no more will come
         self.skipped = 0  # bytes of a long history
 
     def history(self) -> Iterator[bytes]:
-        """What is there when it is opened."""
+        """What is there when the file is opened."""
         if not self._open():
             return
         size = os.fstat(self._fd).st_size if self._before is None else self._before
@@ -50,7 +49,7 @@ class Follower:
         """What is written from now on."""
         looked_s = time.monotonic()
         while not self._stop.is_set():
-            ended = self.ended.is_set()  # before it is read, so that nothing is missed
+            ended = self.ended.is_set()  # check before reading, so that nothing is missed
             last, chunk = self._last, self._read()
             if chunk and self._begins_anew(last, self._position - len(chunk)):
                 self._seek(0)
@@ -78,32 +77,32 @@ class Follower:
             return b""
         try:
             chunk = os.read(self._fd, min(most, _CHUNK))
-        except OSError:  # a network drive that is away for a moment
+        except OSError:  # such as a network drive that is unavailable for a moment
             return b""
         self._position += len(chunk)
         self._last = (self._last + chunk)[-_LAST:]
         return chunk
 
     def _begins_anew(self, last: bytes, position: int) -> bool:
-        """Whether it was truncated, and has grown beyond where it was since: other bytes are there now. Zero bytes are
-        what a writer leaves that goes on where it was."""
+        """Whether the file was truncated and has since grown beyond its old size: it has other bytes now. A writer that
+        continues at its old position leaves zero bytes."""
         try:
             there = os.pread(self._fd, len(last), position - len(last))
-        except (OSError, AttributeError):  # a pipe, for one
+        except (OSError, AttributeError):  # such as a pipe
             return False
         return there != last and there.strip(b"\0") != b""
 
     def _look_again(self) -> bool:
-        """Whether there is another file to read now, or this one begins anew."""
+        """Whether there is another file to read now, or this one starts over."""
         try:
             named = os.stat(self._path)
         except OSError:
-            return False  # between the old one and the new one, or not there yet
+            return False  # between the old file and the new one, or not there yet
         if self._fd < 0:
             return self._open()
         mine = os.fstat(self._fd)
         if (named.st_dev, named.st_ino) != (mine.st_dev, mine.st_ino):
-            return mine.st_size <= self._position and self._open()  # first the rest of the old one
+            return mine.st_size <= self._position and self._open()  # finish the old one first
         if mine.st_size < self._position:
             self._seek(0)
             return True

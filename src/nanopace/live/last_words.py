@@ -1,4 +1,4 @@
-"""What is said when a log ends, or somebody has seen enough of it: the first lines of its report, and how it ended."""
+"""The final comments, when a log ends or the user stops watching: the first lines of its report, and how it ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nanopace.views.report import Report
 from nanopace.views.summary import summary
 from nanopace.wording.catalog import Words
 
-_OF_A_PART = 2  # lines of a summary that hold where lines are missing: what it is, and what a step takes
+_OF_A_PART = 2  # lines of a summary that hold even if lines are missing: what it is, and the step time
 _SENTENCES: dict[Ending, str] = {
     "out_of_memory": "ended_out_of_memory",
     "diverged": "ended_diverged",
@@ -23,17 +23,17 @@ _SENTENCES: dict[Ending, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """How a watching ends."""
+    """How watching ends."""
 
-    closed: bool  # nobody writes this log any more; else somebody does not want to see more of it
-    left_out: int = 0  # lines that are not in the figures
-    partial: bool = False  # nor is the middle of what was there before
+    closed: bool  # the log is complete; else the user has stopped watching
+    left_out: int = 0  # lines missing from the figures
+    partial: bool = False  # the middle of the history is missing, too
     exit_code: int | None = None  # of the command that wrote it
-    path: str | None = None  # what `explain` can be asked about
+    path: str | None = None  # for `nanopace explain`
 
 
 def no_log(words: Words) -> Comment:
-    """Where nothing was recognised."""
+    """The comment if no log was recognised."""
     from nanopace.sources.formats.registry import known_trainers
 
     known = known_trainers()
@@ -42,7 +42,7 @@ def no_log(words: Words) -> Comment:
 
 
 def last_words(diagnosis: Diagnosis, close: Close, words: Words, told: Ending | None) -> Iterator[Comment]:
-    """A few lines, and how it ended unless that was `told`."""
+    """A few lines, and how the run ended unless that was already `told`."""
     if close.left_out:
         yield Comment(
             words.plural(
@@ -61,7 +61,8 @@ def last_words(diagnosis: Diagnosis, close: Close, words: Words, told: Ending | 
 
 
 def of_ending(ending: Ending | None, last: int, words: Words, *, elsewhere: bool) -> Comment | None:
-    """An ending worth an alert, as the log says it; `elsewhere` where nanoGPT's knobs do not set the trainer."""
+    """The comment for an ending worth an alert, as the log reports it; `elsewhere`: the trainer does not use nanoGPT's
+    knobs."""
     if ending is None or ending not in _SENTENCES:
         return None
     event: Event = ending if ending != "finished" else "ended"
@@ -70,7 +71,7 @@ def of_ending(ending: Ending | None, last: int, words: Words, *, elsewhere: bool
 
 
 def _end(diagnosis: Diagnosis, exit_code: int | None, words: Words) -> Comment:
-    """As the log says, or before its time, or unknown."""
+    """How it ended: as the log reports, too early, or unknown."""
     from nanopace.sources.formats.registry import find_format
 
     last, ending = diagnosis.source.last_iteration, diagnosis.source.ending
@@ -92,7 +93,7 @@ def _end(diagnosis: Diagnosis, exit_code: int | None, words: Words) -> Comment:
 
 
 def _is_short(diagnosis: Diagnosis) -> bool:
-    """Whether it ends before its last iteration, where that one is known and not a trainer's default."""
+    """Whether it ends before its last iteration, if that is known and not a trainer's default."""
     last, left = diagnosis.facts.get("max_iters"), diagnosis.ahead.remaining_iterations
     if last is None or last.origin == "inferred" or left is None:
         return False

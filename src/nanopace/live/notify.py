@@ -1,7 +1,7 @@
-"""Alerts and the end of a run, told to a program or a web hook of the user's; nobody waits for either.
+"""Alerts and the end of a run, sent to a program or a webhook; nothing waits for either.
 
-Each has a thread and a short queue. What happened is in the program's environment, never in its arguments, and no shell
-is asked: nothing that a log says is ever executed.
+Each has a thread and a short queue. The event is passed in the program's environment, never in its arguments, and
+without a shell: nothing in a log is ever executed.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from nanopace.wording.printable import clean
 
 Complain = Callable[[OutputError], None]
 
-REPEAT_S = 300.0  # the same kind of alert is sent at most so often
-LIMIT_S = 30  # that a program may take
-CLOSE_S = 20.0  # that is waited, at the end, for what has not been sent
+REPEAT_S = 300.0  # send the same kind of alert at most this often
+LIMIT_S = 30  # time limit of a program
+CLOSE_S = 20.0  # how long to wait at the end for unsent messages
 _MOST_WAITING = 64  # messages
 _LAST: tuple[Event, ...] = ("finished", "ended", "died")  # always sent
 
 
 class Message(NamedTuple):
-    """What a program or a web hook is told."""
+    """What a program or a webhook receives."""
 
     event: str
     text: str
@@ -40,7 +40,7 @@ class Message(NamedTuple):
 
 
 class Channel(threading.Thread):
-    """Delivers messages in their order. The first failure is told, to whoever watches."""
+    """Delivers messages in order. The first failure is shown to the user."""
 
     flag = ""
 
@@ -51,14 +51,14 @@ class Channel(threading.Thread):
         self._failed = False
 
     def send(self, message: Message) -> None:
-        """Never waits: what does not fit is dropped."""
+        """Never waits: a message that does not fit is dropped."""
         try:
             self._messages.put_nowait(message)
         except queue.Full:
             self._fail(OutputError("{flag}: too many messages are waiting; this one is dropped", flag=self.flag))
 
     def close(self) -> None:
-        with suppress(queue.Full):  # it is given up when whoever waits has had enough
+        with suppress(queue.Full):  # the thread is abandoned when the wait ends
             self._messages.put_nowait(None)
 
     def run(self) -> None:
@@ -68,7 +68,7 @@ class Channel(threading.Thread):
                 self._fail(error)
 
     def deliver(self, message: Message) -> OutputError | None:
-        """Why it could not be delivered, or None."""
+        """Deliver a message; return why it failed, or None."""
         raise NotImplementedError
 
     def _fail(self, error: OutputError) -> None:
@@ -78,7 +78,7 @@ class Channel(threading.Thread):
 
 
 class Program(Channel):
-    """--notify: a program that finds what happened in its environment."""
+    """--notify: a program that receives the event in its environment."""
 
     flag = "--notify"
 
@@ -109,7 +109,7 @@ class Program(Channel):
 
 
 class Notifier:
-    """Sends alerts and the end on, each kind of alert now and then at most."""
+    """Sends alerts and the end, limiting how often each kind of alert is sent."""
 
     def __init__(self, run: str, channels: list[Channel]) -> None:
         self._run = run
@@ -132,7 +132,7 @@ class Notifier:
             channel.send(message)
 
     def close(self) -> None:
-        """Wait, but not for ever, until everything is sent."""
+        """Wait a limited time until everything is sent."""
         until = time.monotonic() + CLOSE_S
         for channel in self._channels:
             channel.close()
@@ -141,7 +141,7 @@ class Notifier:
 
 
 def split_command(command: str) -> list[str]:
-    """The words of --notify, as a shell would part them; refused where there is no such program."""
+    """Split --notify into words like a shell; reject it if there is no such program."""
     import shutil
 
     try:
@@ -154,12 +154,12 @@ def split_command(command: str) -> list[str]:
 
 
 def environment_of(message: Message, environ: Mapping[str, str]) -> dict[str, str]:
-    """What a program is told, in its environment."""
+    """The environment of a program, with the message."""
     told = {
         "NANOPACE_EVENT": message.event,
         "NANOPACE_MESSAGE": message.text,
         "NANOPACE_ITERATION": "" if message.iteration is None else str(message.iteration),
         "NANOPACE_RUN": message.run,
     }
-    # PYTHONSAFEPATH is ours (cli/main.py): a script of the user's may import what lies beside it.
+    # PYTHONSAFEPATH is ours (cli/main.py): the user's script may import from its own directory.
     return {**{name: value for name, value in environ.items() if name != "PYTHONSAFEPATH"}, **told}

@@ -1,4 +1,4 @@
-"""A builder that tells of each row when it is read: what it contains, and whether a process began with it."""
+"""A builder that reports each row as it is read: what it contains, and whether a process started with it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from nanopace.sources.draft import Details, Drafts
 
 
 class Seen(NamedTuple):
-    """A row, and what is known of it at that moment."""
+    """A row, and what is known about it at that moment."""
 
     row: Row
-    evaluation: bool  # its time contains one
+    evaluation: bool  # contained in its time
     checkpoint: bool
     first: bool  # of a process
     new_run: bool
-    back_from: int | None  # where the run had come to, if this row goes back
-    timed: bool = True  # the log says what it took
+    back_from: int | None  # how far the run had come, if this row goes back
+    timed: bool = True  # the log has its time
 
     @property
     def plain(self) -> bool:
@@ -29,7 +29,7 @@ class Seen(NamedTuple):
 
 
 class Observer(Protocol):
-    """Who is told."""
+    """Receives the reports."""
 
     def saw_process(self) -> None: ...
 
@@ -47,14 +47,14 @@ class Observer(Protocol):
 
 
 class ObservedBuilder(RunBuilder):
-    """Any format's reader can be given one: it calls what every builder has."""
+    """Works with the reader of any format, because it has the interface of every builder."""
 
     def __init__(self, name: str, observer: Observer) -> None:
         super().__init__(name)
         self._observer: Observer | None = observer
 
     def twin(self) -> ObservedBuilder:
-        """One that nobody listens to: what it is given changes nothing here. It has the run that is being read."""
+        """A copy without an observer, so that feeding it changes nothing here. It has the run being read."""
         twin = copy(self)
         twin._observer = None
         twin._draft, twin._done = self._draft.twin(), Drafts()
@@ -81,15 +81,15 @@ class ObservedBuilder(RunBuilder):
         new_run = self._draft is not draft
         first = new_run or reached is None or len(self._draft._setbacks) > setbacks
         if self._observer is None or not (timed or first or len(draft.rows) > rows):
-            return  # an untimed one beside timed ones
+            return  # an untimed row among timed ones
         back = reached if first and not new_run and reached is not None and row.iteration <= reached else None
         new_run |= reached is None
         if self.format.row_time == "all" and reached is not None and row.iteration > reached:
-            row = replace(row, ms=row.ms / (row.iteration - reached))  # all times that are said are of one iteration
+            row = replace(row, ms=row.ms / (row.iteration - reached))  # all reported times are per iteration
         self._observer.saw_row(Seen(row, evaluation, checkpoint, first, new_run, back, timed))
 
     def fold_beyond(self, most: int) -> None:
-        """Fold rows that are alike where more than these stand for one line each."""
+        """Fold similar rows if there are more than `most` single ones."""
         self._draft.fold_beyond(most)
 
     def evaluation(self, iteration: int, train: float | None, val: float | None, **more: Any) -> None:

@@ -1,8 +1,8 @@
-"""Of rows that several processes print into one pipe, those of one; decided within a few rows, as nobody may wait.
+"""Keep the rows of one process if several print to the same pipe; decided within a few rows, because nothing may wait.
 
-`sources.processes.interleaved` looks at hundreds of rows before it decides. Here a row that goes back is held with the
-few behind it: do they go on from there, a process was restarted; does one go on from where the run was, or do they
-repeat each other, several processes print. From then on a row counts if it is the first of its iteration.
+`sources.processes.interleaved` looks at hundreds of rows before it decides. Here, a row that goes back is held together
+with the next few. If they continue from there, a process was restarted; if one continues from where the run was, or if
+they repeat each other, several processes print. From then on, only the first row of each iteration counts.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from itertools import pairwise
 
 from nanopace.sources.processes.rank_prefixes import BEGINNING
 
-_HELD = 4  # rows that decide
-_GONE = 50  # rows left out in a row: the process that printed the others is gone
+_HELD = 4  # rows needed to decide
+_GONE = 50  # consecutive rows left out: the process that printed the others is gone
 
 
 class OneProcess:
-    """Takes each line and gives those that are decided."""
+    """Takes each line and yields those that are decided."""
 
     def __init__(self, row_start: str) -> None:
         self._row = re.compile(row_start, re.ASCII)
         self._first = self._last = -1
         self._rows = 0  # until one went back
-        self._stride = 1  # from a row to the next
+        self._stride = 1  # between two rows
         self._text = ""  # of the last row
         self._several = False
         self._held: list[tuple[str, int | None]] = []
-        self._left_out = 0  # in a row
+        self._left_out = 0  # consecutive rows
         self.rows_of_others = 0
 
     def feed(self, line: str) -> Iterator[str]:
@@ -71,7 +71,8 @@ class OneProcess:
             yield from self._release()
 
     def _leaps(self, before: int, after: int) -> bool:
-        """Whether two rows are not neighbours of one process: the second repeats, or goes on from where the run was."""
+        """Whether two rows are not neighbours in one process: the second repeats, or continues from where the run
+        was."""
         return after <= before or (after > self._last and after - before > self._stride)
 
     def _release(self) -> Iterator[str]:

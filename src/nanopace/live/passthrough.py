@@ -1,8 +1,8 @@
-"""Bytes from a source on to the output, at once and as they are, and a copy of them for whoever reads them.
+"""Bytes from a source to the output, immediately and unchanged, and a copy of them for reading.
 
-The thread that passes them on waits for nobody but the output itself, as tee does. Who reads may be slower than the
-trainer prints: the copies that wait for it are bounded, and where they would be too many, whole lines are left out of
-the copy, counted, and never missing from the output.
+The thread that passes them on waits for nothing but the output itself, like tee. Reading may be slower than the trainer
+prints: the queue of copies is bounded. If it is full, whole lines are left out of the copy and counted, but never
+missing from the output.
 """
 
 from __future__ import annotations
@@ -18,33 +18,34 @@ from nanopace.live.printer import Printer
 from nanopace.sources.text import LONGEST_LINE
 
 MOST_WAITING = 4 << 20  # bytes: some 70,000 rows
-_AT_ONCE = 256 << 10  # bytes that are read, or handed over, at a time
-_WIDE_PIPE = 1 << 20  # bytes that the system may keep for us
+_AT_ONCE = 256 << 10  # bytes read or passed on at a time
+_WIDE_PIPE = 1 << 20  # bytes of the system's pipe buffer
 
 
 class Piece(NamedTuple):
-    """Whole lines, but for the very last one of a log."""
+    """Whole lines, except for the very last one of a log."""
 
     data: bytes
-    at_s: float  # when they came, by the monotonic clock
-    live: bool  # False: they were there before anybody watched
+    at_s: float  # when they arrived, by the monotonic clock
+    live: bool  # False: they were there before watching started
 
 
 class Bytes(Protocol):
-    """Where the lines come from."""
+    """A source of lines."""
 
-    may_wait: bool  # nobody is held up if they are read slowly
+    may_wait: bool  # reading slowly delays nobody
     skipped: int  # bytes of a very long history that are not read
 
     def history(self) -> Iterator[bytes]:
         """What was there before."""
 
     def live(self) -> Iterator[bytes]:
-        """What comes, until the log ends or nobody wants to see more."""
+        """What arrives until the log ends or the user stops."""
 
 
 class Pipe:
-    """Standard input. It is read until it closes, whatever happens to the output: a trainer whose pipe breaks dies."""
+    """Standard input. It is read until it closes, whatever happens to the output: a broken pipe would kill the
+    trainer."""
 
     may_wait = False
     skipped = 0
@@ -60,13 +61,13 @@ class Pipe:
         while True:
             try:
                 chunk = os.read(self._fd, _AT_ONCE)
-            except BlockingIOError:  # whoever shares it has told it to keep nobody waiting
+            except BlockingIOError:  # another process that shares it made it non-blocking
                 from select import select
 
                 select([self._fd], [], [])
                 continue
             except OSError:
-                return  # a terminal that is gone
+                return  # the terminal is gone
             if not chunk:
                 return
             yield chunk
@@ -79,18 +80,18 @@ class Copies:
         self._most = most
         self._pieces: deque[Piece] = deque()
         self._waiting = 0  # bytes
-        self._rest = b""  # a line without its end
+        self._rest = b""  # an incomplete line
         self._closed = False
         self._live = False
         self._changed = threading.Condition()
         self.left_out = 0  # lines
 
     def begin_live(self) -> None:
-        """What was there before is all in."""
+        """The history is complete."""
         self._live = True
 
     def put(self, chunk: bytes, *, wait: bool = False) -> None:
-        """`wait` for room; else, where there is none, the lines that have waited longest are left out."""
+        """With `wait`, wait for room; otherwise, if there is none, drop the oldest waiting lines."""
         data = self._rest + chunk
         # A carriage return at the very end may be half of a CRLF.
         cut = max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
@@ -109,7 +110,7 @@ class Copies:
             self._changed.notify_all()
 
     def get(self, timeout_s: float) -> Piece | None:
-        """The next lines; an empty piece where none came in time, None at the end."""
+        """The next lines; an empty piece if none arrived in time, None at the end."""
         with self._changed:
             if not self._pieces and not self._closed:
                 self._changed.wait(timeout_s)
@@ -124,7 +125,7 @@ class Copies:
         with self._changed:
             while wait and self._waiting > self._most and not self._closed:
                 self._changed.wait()
-            while self._waiting > self._most:  # the newest are those that matter
+            while self._waiting > self._most:  # the newest ones matter most
                 oldest = self._pieces.popleft()
                 self._waiting -= len(oldest.data)
                 self.left_out += oldest.data.count(b"\n")
@@ -134,7 +135,7 @@ class Copies:
 
 
 class Pump(threading.Thread):
-    """Passes everything on. `shown`: of what was there before, so many of the last lines are printed."""
+    """Passes everything on. `shown`: how many of the last lines of the history to print."""
 
     def __init__(
         self, source: Bytes, printer: Printer, copies: Copies, *, silent: bool = False, shown: int = 10
@@ -171,10 +172,10 @@ def _last_lines(data: bytes, count: int) -> bytes:
 
 
 def _widen(fd: int) -> None:
-    """A larger pipe, where the system has such: fewer turns for the same bytes."""
+    """Enlarge the pipe if the system supports it: fewer switches for the same bytes."""
     try:
         import fcntl
 
         fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _WIDE_PIPE)
     except (ImportError, AttributeError, OSError):
-        pass  # no pipe, or not here
+        pass  # not a pipe, or not supported here

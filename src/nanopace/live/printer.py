@@ -1,8 +1,8 @@
-"""Lines, comments and a footer on one output, none of them in the middle of another.
+"""Lines, comments and a footer on one output, without mixing them up.
 
-A line is passed on as it comes, in pieces if need be. A comment waits for its end. The footer is drawn below the
-cursor, which goes back to where the line left it: so nothing that the trainer prints is moved, a progress bar is
-redrawn where it is, and a process that is killed leaves no terminal behind that has to be reset.
+A line is passed on as it arrives, in pieces if necessary. A comment waits for its end. The footer is drawn below the
+cursor, which then returns to where the line left it: nothing that the trainer prints is moved, a progress bar is
+redrawn in place, and a killed process does not leave a terminal that needs a reset.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from nanopace.sources.text import clean
 from nanopace.views.terminal.writer import columns, fit_encoding, wrap
 from nanopace.wording.printable import clean as printable
 
-PREFIX = "# nanopace: "  # before every comment: no trainer begins a row like this
-_CONTINUED = "#   "  # before the other lines of a long one
+PREFIX = "# nanopace: "  # before every comment: no trainer starts a row like this
+_CONTINUED = "#   "  # before the following lines of a long one
 _TOO_NARROW = 20  # columns: words would have to be broken
-PATIENCE_S = 1.0  # that a comment waits for the end of a line on a terminal, or behind a progress bar
-_LONGEST_TAIL = 4096  # bytes of a line without its end that are looked at
+PATIENCE_S = 1.0  # how long a comment waits for the end of a line on a terminal, or after a progress bar
+_LONGEST_TAIL = 4096  # bytes of an incomplete line that are examined
 _COLOURS = {"": "36", "alert": "1;31"}
-_BELOW = b"\x1b[J"  # erases from the cursor on
+_BELOW = b"\x1b[J"  # erases everything after the cursor
 _COLOUR = re.compile(rb"\x1b\[[0-9;:]{0,32}m")
 
 
 class Printer:
-    """Writes to a file descriptor. What it does not take is dropped: whoever prints must not be held up or ended."""
+    """Writes to a file descriptor. What it does not accept is dropped: the trainer must not be delayed or ended."""
 
     def __init__(self, fd: int, *, terminal: bool, color: bool, encoding: str | None) -> None:
         self._fd = fd
         self._terminal, self._color, self._encoding = terminal, color, encoding
         self._lock = threading.Lock()
-        self._tail = b""  # of the line that has no end yet
+        self._tail = b""  # of the incomplete line
         self._comments: list[bytes] = []
         self._waiting_since = 0.0
         self._footer: list[str] = []
         self._drawn = False
-        self.failure: str | None = None  # why the output takes nothing any more
+        self.failure: str | None = None  # why the output accepts nothing any more
 
     def pass_on(self, data: bytes) -> None:
-        """Bytes of the trainer's."""
+        """Pass on bytes from the trainer."""
         if not data:
             return
         with self._lock:
@@ -56,7 +56,7 @@ class Printer:
                 self._write(data, data)
 
     def comment(self, text: str, style: str = "") -> None:
-        """A line of ours, as soon as the trainer's line has ended."""
+        """Print a comment as soon as the trainer's line has ended."""
         line = "\n".join(self._wrapped(PREFIX + printable(text)))
         line = fit_encoding(line.replace("\u00a0", " "), self._encoding)
         if self._color:
@@ -68,7 +68,8 @@ class Printer:
             self._flush(time.monotonic())
 
     def _wrapped(self, line: str) -> list[str]:
-        """A terminal would break it in the middle of a word. What follows is a comment, too."""
+        """Wrap a comment, which the terminal would break inside a word. The following lines are marked as comments,
+        too."""
         try:
             width = os.get_terminal_size(self._fd).columns - 1 if self._terminal else 0
         except OSError:
@@ -79,7 +80,7 @@ class Printer:
         return [first, *(_CONTINUED + each for each in rest)]
 
     def show(self, footer: Sequence[str]) -> None:
-        """Draw these lines below everything; and see to comments that have waited long enough."""
+        """Draw these lines below everything else, and print comments that have waited long enough."""
         with self._lock:
             self._flush(time.monotonic())
             if self._terminal:
@@ -87,7 +88,7 @@ class Printer:
                 self._write(b"", b"")
 
     def close(self) -> None:
-        """The footer goes, and whatever waits is printed."""
+        """Remove the footer and print everything that waits."""
         with self._lock:
             self._footer = []
             self._flush(time.monotonic() + 2 * PATIENCE_S, at_last=True)
@@ -108,7 +109,7 @@ class Printer:
         return taken
 
     def _write(self, shown: bytes, data: bytes) -> None:
-        """`data` is the trainer's part of what is shown."""
+        """`data` is the trainer's part of `shown`."""
         line = self._tail + data
         self._tail = line[line.rfind(b"\n") + 1 :][-_LONGEST_TAIL:]
         if not self._terminal:
@@ -119,20 +120,20 @@ class Printer:
         self._drawn = bool(below)
 
     def _below(self) -> bytes:
-        """The footer, and the way back to where the line has left the cursor; nothing where that is unknown."""
+        """The footer, and the way back to where the line left the cursor; nothing if that is unknown."""
         if not self._footer:
             return b""
         tail = _COLOUR.sub(b"", self._tail)
         try:
             width, height = os.get_terminal_size(self._fd)
             text = tail[tail.rfind(b"\r") + 1 :].decode()
-        except (OSError, ValueError):  # in the middle of a character, for one
+        except (OSError, ValueError):  # such as in the middle of a character
             return b""
         column = columns(clean(text).expandtabs())
         if b"\x1b" in tail or len(self._tail) >= _LONGEST_TAIL or height < len(self._footer) + 2:
             return b""
         if column and column % width == 0:
-            return b""  # at the edge: terminals differ in where the cursor is
+            return b""  # at the edge, the cursor position depends on the terminal
         drawn = "".join(f"\r\n\x1b[2m{line}\x1b[0m" if self._color else f"\r\n{line}" for line in self._footer)
         back = f"\x1b[{len(self._footer)}A\r" + (f"\x1b[{column % width}C" if column % width else "")
         return (drawn + back).encode(self._encoding or "utf-8", "replace")
@@ -146,5 +147,5 @@ class Printer:
                 from select import select
 
                 select([], [self._fd], [])
-            except OSError as error:  # a full disk, a reader who left, a terminal that is gone
+            except OSError as error:  # a full disk, a reader that has gone, a closed terminal
                 self.failure = reason_of(error)

@@ -1,4 +1,4 @@
-"""Lines to a run, as they come: whose log it is, then its reader, whatever the format."""
+"""From lines to a run as they arrive: detect the format, then use its reader."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from nanopace.sources.processes.interleaved import Printed
 from nanopace.sources.processes.rank_prefixes import BEGINNING, Ranks, find_ranks, of_one_rank
 from nanopace.sources.text import lines, width_of
 
-MOST_ROWS = 8192  # that stand for one line each; beyond, those that are alike are folded
-_MOST_HEAD = 8 << 20  # bytes before the first row that are kept for its reader: speedruns print their source there
-_LOOK_AGAIN = 1 << 20  # bytes without a row of ours, after which other people's formats are asked
-_RANK_ROWS = 32  # rows that show whether a prefix is a rank
+MOST_ROWS = 8192  # single rows; beyond this, similar ones are folded
+_MOST_HEAD = 8 << 20  # bytes kept for the reader before the first row: speedruns print their source there
+_LOOK_AGAIN = 1 << 20  # bytes without a known row, after which formats from other packages are tried
+_RANK_ROWS = 32  # rows needed to recognise a prefix as a rank
 
 
 class Reader(Protocol):
-    """From whatever comes to a run. It tells an observer of each row."""
+    """Turns input into a run and reports each row to an observer."""
 
     @property
     def format(self) -> LogFormat | None:
-        """Whose log it is, once that is known."""
+        """The format of the log, once known."""
 
     def feed(self, data: bytes) -> None:
-        """Whole lines have come."""
+        """Take whole lines."""
 
     def look(self, now: float) -> bool:
-        """Called several times a second: whether something has come that `feed` did not bring."""
+        """Called several times a second: returns whether there is something new that did not come through `feed`."""
 
     def snapshot(self) -> Run | None:
-        """The run as it stands."""
+        """The run so far."""
 
     def finish(self) -> None:
-        """No more will come; an InputError says what is wrong with it."""
+        """No more input; raises an InputError if something is wrong with it."""
 
 
 class LiveReader:
-    """Takes blocks of whole lines. Until a row shows whose log it is, they are kept."""
+    """Takes blocks of whole lines and keeps them until a row shows the format."""
 
     def __init__(self, name: str, observer: Observer, patterns: Sequence[str] = ()) -> None:
         self._builder = ObservedBuilder(name, observer)
@@ -56,14 +56,14 @@ class LiveReader:
         self._reader: LineReader | None = None
         self._ranks: Ranks | None = None
         self._one: OneProcess | None = None
-        self._undecided: list[Printed] | None = None  # lines that wait for more rows, to tell ranks apart
+        self._undecided: list[Printed] | None = None  # lines that wait for more rows, to separate ranks
         self._looked_again = self._finished = False
         if patterns:
             self._reader = _by_patterns(self._builder, patterns)
 
     @property
     def format(self) -> LogFormat | None:
-        """Whose log it is, once a row has shown it."""
+        """The format of the log, once a row has shown it."""
         return self._builder.format if self._reader is not None else None
 
     def feed(self, data: bytes) -> None:
@@ -81,12 +81,12 @@ class LiveReader:
 
     @property
     def is_document(self) -> bool:
-        """Whether what comes is no lines, but a document, which cannot be read before it is whole."""
+        """Whether the input is not lines but a document, which cannot be read before it is complete."""
         return self._detector.format is not None and bool(self._detector.format.opening)
 
     @property
     def trainer(self) -> str:
-        """Whose it seems to be."""
+        """The trainer that it seems to come from."""
         return "" if self._detector.format is None else self._detector.format.trainer
 
     def finish(self) -> None:
@@ -106,9 +106,10 @@ class LiveReader:
             self._reader.finish()
 
     def snapshot(self) -> Run | None:
-        """The run as it stands: what `explain` would say of the lines so far.
+        """The run so far, as `explain` would read these lines.
 
-        Readers hold rows back, until a line comes that says more about them. So a twin is told that this was all."""
+        Readers hold rows back until a line says more about them. So a copy is told that this was all.
+        """
         if self._reader is None:
             return None
         if self._finished:
@@ -116,7 +117,7 @@ class LiveReader:
         builder = self._builder.twin()
         try:
             twin = deepcopy(self, {id(self._builder): builder, id(self._detector): self._detector})
-        except TypeError:  # somebody else's reader, that cannot be copied
+        except TypeError:  # a third-party reader that cannot be copied
             return self._builder.snapshot()
         try:
             twin.finish()
@@ -126,19 +127,20 @@ class LiveReader:
         return runs[-1] if runs else None
 
     def look(self, _now: float) -> bool:
-        """So that a run of any length fits into memory."""
+        """Fold rows, so that a run of any length fits in memory."""
         self._builder.fold_beyond(MOST_ROWS)
         return False
 
     def _keep(self, data: bytes) -> None:
-        """Of a very long beginning its middle is dropped."""
+        """Keep the head of the log, dropping the middle if it is very long."""
         self._head.append(data)
         self._head_bytes += len(data)
         while self._head_bytes > _MOST_HEAD and len(self._head) > 2:
             self._head_bytes -= len(self._head.pop(1))
 
     def _look_again(self) -> None:
-        """At all of it together: a document shows what it is in several lines. And with other people's formats."""
+        """Look at all of it together, because a document may need several lines to be recognised, and with formats from
+        other packages."""
         self._looked_again = True
         add_formats_of_packages()
         self._detector = Detector()
@@ -171,7 +173,7 @@ class LiveReader:
         return sum(row_start.search(line[:BEGINNING]) is not None for line, _ in self._undecided or ())
 
     def _decide_ranks(self) -> None:
-        """A row that begins a line has no rank before it; else the rows tell."""
+        """A row at the start of a line has no rank; otherwise, the rows show it."""
         waiting, self._undecided = self._undecided, None
         if waiting is None:
             return
@@ -200,7 +202,7 @@ class LiveReader:
 
 
 def _by_patterns(builder: ObservedBuilder, patterns: Sequence[str]) -> LineReader:
-    """The reader of --pattern, whatever the log looks like."""
+    """The reader for --pattern, whatever the log looks like."""
     from nanopace.sources.formats.pattern import compile_patterns
     from nanopace.sources.formats.pattern_reader import PatternReader
 

@@ -1,4 +1,4 @@
-"""What is said of the lines themselves: that none come, that they come in blocks, that they are none."""
+"""Comments on the lines themselves: that none arrive, that they arrive in blocks, that they are not lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nanopace.wording.catalog import Words
 
 
 def usual_s(diagnosis: Diagnosis | None) -> tuple[float, float]:
-    """What a row and an evaluation take, by the log; 0 where it does not say."""
+    """The time of a row and of an evaluation, according to the log; 0 if unknown."""
     if diagnosis is None:
         return 0.0, 0.0
     row_ms = (diagnosis.step.median_ms or 0.0) * (diagnosis.source.log_interval or 1)
@@ -19,7 +19,7 @@ def usual_s(diagnosis: Diagnosis | None) -> tuple[float, float]:
 
 
 def first_not_finite(rows: Rows) -> int | None:
-    """The iteration from which on the loss is NaN or infinite, if it is in the last row."""
+    """The iteration from which the loss has been NaN or infinite, if it still is in the last row."""
     first = None
     for at in range(len(rows) - 1, -1, -1):
         loss = rows[at].loss
@@ -30,7 +30,7 @@ def first_not_finite(rows: Rows) -> int | None:
 
 
 def silent(silent_s: float, usual: float | None, last: int, words: Words) -> Comment:
-    """`usual`: seconds from line to line; None where a document is watched."""
+    """`usual`: seconds between lines; None for a document."""
     numbers = {"time": words.duration(silent_s), "iteration": words.count(last)}
     if usual is None:
         said = words.text("The file has not changed for {time}. The last row was iteration {iteration}.", **numbers)
@@ -61,6 +61,6 @@ def in_blocks(rows: int, words: Words) -> Comment:
 
 
 def no_lines(trainer: str, words: Words) -> Comment:
-    """A document comes in a pipe."""
+    """A document arrives through a pipe."""
     said = words.text("This is a {trainer} file, not lines of text; use nanopace watch FILE.", trainer=trainer)
     return Comment(said, "ended")

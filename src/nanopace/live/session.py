@@ -1,4 +1,4 @@
-"""One watching, from its first line to its last word."""
+"""Watching one log, from its first line to the final comment."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from nanopace.live.watcher import Watcher
 from nanopace.wording.catalog import Words
 
 TICK_S = 0.25
-_TURNS_S = 0.0005  # how long one thread may keep Python from the other: the lines must not wait for the diagnosis
+_TURNS_S = 0.0005  # how long one thread may block the other: the lines must not wait for the diagnosis
 _NO_ALERT = (None, "finished", "ended")
 
 
 class Session:
-    """Lines, comments and footer of one log. `tell` hears what is said, too."""
+    """Lines, comments and footer of one log. `tell` also receives each comment."""
 
     def __init__(
         self,
@@ -45,10 +45,11 @@ class Session:
         self._complained = self._told_skipped = False
 
     def run(self, stop: threading.Event, exit_code: Callable[[], int | None] | None = None) -> None:
-        """Until the log ends, or `stop`; a file also until its run is finished. A command that writes it, and whose
-        `exit_code` will be known, may still have something to do then, and is waited for.
+        """Watch until the log ends or `stop`; a file also until its run is finished. A command that writes it, and
+        whose `exit_code` will be known, may still have work to do then, so wait for it.
 
-        Whatever fails here, a pipe is read to its end first: a trainer that cannot print any more dies."""
+        Whatever fails here, a pipe is read to its end first: a trainer that cannot print any more dies.
+        """
         sys.setswitchinterval(_TURNS_S)
         self._pump.start()
         try:
@@ -92,7 +93,7 @@ class Session:
 
     def _width(self) -> int:
         try:
-            return os.get_terminal_size(sys.stdout.fileno()).columns - 1  # some break a line that fills the last column
+            return os.get_terminal_size(sys.stdout.fileno()).columns - 1  # some terminals wrap a completely full line
         except (OSError, ValueError):
             return 79
 
@@ -102,7 +103,7 @@ class Session:
             self._tell(comment)
 
     def _complain(self) -> None:
-        """Say once, on stderr, that the output takes nothing any more."""
+        """Report once on stderr that the output accepts nothing any more."""
         if self._printer.failure is not None and not self._complained:
             self._complained = True
             said = self._words.text(

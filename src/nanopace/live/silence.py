@@ -1,7 +1,7 @@
-"""How long may a log be silent before somebody should look?
+"""How long a log may be silent before somebody should look.
 
-Much longer than its lines usually are apart, evaluations counted: those gaps are measured, by the clock here. Before
-an evaluation has been lived through, nobody knows what one takes, and there is more patience.
+Much longer than the usual gap between lines, including evaluations; the gaps are measured by our own clock. Before the
+first evaluation, its length is unknown, so the limit is longer.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ LEAST_S = 60.0
 BEFORE_EVALUATION_S = 600.0
 USUAL = 20.0  # times the usual gap
 LONGEST = 3.0  # times the longest
-STOPPED_S = 5.0  # later than it was asked to, a clock's tick shows that this process stood still itself
+STOPPED_S = 5.0  # if a tick is later than this, this process itself was suspended
 
 
 class Silence:
     def __init__(self, limit_s: float | None = None) -> None:
-        """`limit_s`: a person's own."""
+        """`limit_s`: the user's own limit."""
         self._fixed_s = limit_s
         self._gaps: deque[float] = deque(maxlen=200)
-        self._last_s: float | None = None  # when the last line came
+        self._last_s: float | None = None  # when the last line arrived
         self._ticked_s: float | None = None
         self._evaluated = False
         self.told = False
 
     def line(self, now: float) -> float | None:
-        """Lines have come. How long it was silent before, if that had been told."""
+        """Lines have arrived. Return how long it was silent before, if that had been reported."""
         gap = None if self._last_s is None else now - self._last_s
         self._last_s = self._ticked_s = now
         if gap is not None:
@@ -37,17 +37,18 @@ class Silence:
         return gap if told else None
 
     def found(self, last_s: float, now: float) -> None:
-        """The log was there, and its last line came at that time."""
+        """The log already existed, and its last line arrived at that time."""
         self._last_s, self._ticked_s = last_s, now
 
     def evaluation(self) -> None:
-        """One has been lived through, or its cost does not show in the lines."""
+        """There has been an evaluation, or its cost does not show in the lines."""
         self._evaluated = True
 
     def check(self, now: float, row_s: float, evaluation_s: float) -> float | None:
-        """How long it has been silent, the first time that it is too long. Call it every second or so.
+        """Return how long it has been silent, the first time that it is too long. Call it about every second.
 
-        `row_s` and `evaluation_s` are what these take by the log; 0 where that is unknown."""
+        `row_s` and `evaluation_s` are the times of these according to the log; 0 if unknown.
+        """
         if self._ticked_s is not None and self._last_s is not None and now - self._ticked_s > STOPPED_S:
             self._last_s += now - self._ticked_s
         self._ticked_s = now

@@ -1,7 +1,7 @@
-"""How far a training is by what has come: the diagnosis now and then, and the rows since.
+"""How far a training is: an occasional diagnosis, and the rows since.
 
-A reader may hold rows back, until a later line has said what they took. Those count as well, but only for how far it
-is, what the loss is, and, once there are enough of them, the pace.
+A reader may hold rows back until a later line shows what they took. They count as well, but only for the progress, the
+loss and, once there are enough of them, the pace.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from nanopace.live.reading import Reader
 from nanopace.live.status import Status
 from nanopace.run import Row, Run
 
-LEAST_S = 1.0  # from one diagnosis to the next, and ...
-SHARE = 20.0  # ... so many times what one takes: a twentieth of a core
-AHEAD_ITERATIONS = 32  # by which a program that runs ahead of its GPU surely waits for it
+LEAST_S = 1.0  # between two diagnoses, and ...
+SHARE = 20.0  # ... this many times what one takes: a twentieth of a core
+AHEAD_ITERATIONS = 32  # a program that runs ahead of its GPU must have waited for it by then
 
 
 class Standing:
     def __init__(self, reader: Reader, complete: Callable[[Run], Run]) -> None:
         self._reader, self._complete = reader, complete
-        self._told: Row | None = None  # the last row that is certain
+        self._told: Row | None = None  # the last certain row
         self._next_s = -math.inf
         self.clock = ClockHere()
         self.last: Row | None = None
         self.last_evaluation: int | None = None  # its iteration
-        self.news = False  # something has come since the diagnosis
+        self.news = False  # something has arrived since the diagnosis
         self.diagnosis: Diagnosis | None = None
 
     def begin_process(self) -> None:
-        """Another one, whose rows may be held back for a while: what is certain was of the one before."""
+        """Another process, whose rows may be held back for a while: what was certain belongs to the one before."""
         self.clock.begin()
         self._told = None
 
     def row(self, row: Row, now: float | None, *, first: bool, new_run: bool) -> None:
-        """A row that is certain; `now` is None where it was there before anybody watched."""
+        """A certain row; `now` is None if it was there before watching started."""
         if new_run:
-            self.diagnosis = None  # of the run before
+            self.diagnosis = None  # it belongs to the run before
         if first:
             self.clock.begin()
         self.last = self._told = row
@@ -53,7 +53,7 @@ class Standing:
         self.clock.evaluation()
 
     def begin_live(self) -> None:
-        """What was there before is all read: it is time for a diagnosis."""
+        """All of the history has been read: time for a diagnosis."""
         self._next_s = -math.inf
 
     @property
@@ -61,11 +61,11 @@ class Standing:
         return self.diagnosis is not None and self.diagnosis.source.ending == "finished"
 
     def is_due(self, now: float) -> bool:
-        """Whether a diagnosis is, of what has come since the last."""
+        """Whether a new diagnosis is due."""
         return self.news and now >= self._next_s
 
     def diagnose(self, now: float, fewest: int = 1) -> Run | None:
-        """The run as it stands, if it has so many rows; `diagnosis` is of that."""
+        """The run so far, if it has at least `fewest` rows; updates `diagnosis`."""
         began_s, self.news = time.thread_time(), False
         run = self._reader.snapshot()
         if run is not None:
@@ -80,7 +80,7 @@ class Standing:
         return run
 
     def status(self, silent_s: float | None) -> Status | None:
-        """`silent_s`: no line for so long, where that is worth a word."""
+        """`silent_s`: time without a line, if worth mentioning."""
         diagnosis, last = self.diagnosis, self.last
         if diagnosis is None or last is None:
             return None
@@ -89,7 +89,7 @@ class Standing:
         return Status(diagnosis, last, self.last_evaluation, iteration_s, silent_s, pace_is_known=known)
 
     def _knows_pace(self, last: Row) -> bool:
-        """A program runs ahead of its GPU until the first evaluation: its first rows alone do not tell the pace."""
+        """A program runs ahead of its GPU until the first evaluation: its first rows alone do not show the pace."""
         format = self._reader.format
         certain = self._told is not None and self._told.last_iteration <= last.last_iteration
         return certain or format is None or format.row_time != "clock" or last.last_iteration >= AHEAD_ITERATIONS

@@ -1,4 +1,4 @@
-"""A command that is started to be watched: it prints into a file, and whatever becomes of us, it goes on."""
+"""A command that is started to be watched: it prints into a file and continues whatever happens to us."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from nanopace.errors import InputError, UsageError, reason_of
 
 
 def started(command: list[str], log: str) -> subprocess.Popen[bytes]:
-    """The command, printing each line at once into the log, behind what is there."""
-    if shutil.which(command[0]) is None:  # before the log is made
+    """Start the command, which appends each line to the log at once."""
+    if shutil.which(command[0]) is None:  # before the log is created
         raise _not_started(command, log, "no such program")
     try:
         with open(log, "ab") as out:
             environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
-            environ.pop("PYTHONSAFEPATH", None)  # ours: a trainer imports what lies beside it
+            environ.pop("PYTHONSAFEPATH", None)  # ours: a trainer imports from its own directory
             return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Where a training stands: how far it is, how long still, how fast, and what comes next; for a line or for a footer."""
+"""The status of a training: progress, time left, speed, and what comes next; for a line or a footer."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from nanopace.wording.catalog import Words
 
 _NARROWEST_BAR, _WIDEST_BAR = 8, 40
 _NARROWEST_CURVE, _WIDEST_CURVE = 8, 60
-_LEAST_SHARE = 0.0005  # what would be shown as 0.0%
-_SETTLED = 4  # of the curve, all but this part is what the scale is of: the first losses tower above all others
+_LEAST_SHARE = 0.0005  # a smaller share would be shown as 0.0%
+_SETTLED = 4  # the first 1/4 of the curve does not affect its scale: the first losses are far above all others
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A diagnosis that may be some rows old, and the last row."""
+    """A diagnosis, which may be a few rows old, and the last row."""
 
     diagnosis: Diagnosis
     last: Row
     last_evaluation: int | None = None  # its iteration
-    clock_s: float | None = None  # that an iteration took by the clock here, with all that is between the rows
-    silent_s: float | None = None  # no line for so long, where that is worth a word
+    clock_s: float | None = None  # time per iteration by our own clock, including everything between the rows
+    silent_s: float | None = None  # time without a line, if worth mentioning
     pace_is_known: bool = True
 
     @property
@@ -40,7 +40,7 @@ class Status:
 
     @property
     def seconds_per_iteration(self) -> tuple[float | None, bool]:
-        """With evaluations and checkpoints; False where the log does not tell what those cost, nor the clock yet."""
+        """Including evaluations and checkpoints; False if neither the log nor the clock shows yet what those cost."""
         if not self.pace_is_known:
             return None, True
         ahead = self.diagnosis.ahead
@@ -60,7 +60,7 @@ class Status:
 
     @property
     def next_evaluation(self) -> tuple[int, float] | None:
-        """Its iteration, and in how many seconds it begins."""
+        """Its iteration, and in how many seconds it starts."""
         interval, levels = self._interval, self.diagnosis.step.levels
         if not interval or self.last_evaluation is None or not levels or not self.pace_is_known:
             return None
@@ -72,14 +72,14 @@ class Status:
 
     @property
     def _interval(self) -> int | None:
-        """Of evaluations: as they came, or as the config says."""
+        """The evaluation interval: as observed, or from the config."""
         given = self.diagnosis.facts.get("eval_interval")
         known = given is not None and isinstance(given.value, int) and given.value > 0
         return self.diagnosis.evaluations.interval or (int(given.value) if given is not None and known else None)
 
 
 def status_line(status: Status, words: Words) -> str:
-    """All of it in one line."""
+    """Everything in one line."""
     return ", ".join([_at(status, words), *_how_far(status, words), *_speed(status, words), *_next(status, words)])
 
 
@@ -121,9 +121,9 @@ def _how_far(status: Status, words: Words) -> list[str]:
 
 
 def _speed(status: Status, words: Words) -> list[str]:
-    """Of now, where the pace has changed: the figures of the diagnosis are of the whole run."""
+    """The current speed: if the pace has changed, the figures of the diagnosis are for the whole run."""
     step, tokens_per_s, mfu = status.diagnosis.step, status.diagnosis.throughput.tokens_per_s, status.diagnosis.mfu
-    if step.median_ms is None or not status.pace_is_known:  # a log without times, for one
+    if step.median_ms is None or not status.pace_is_known:  # such as in a log without times
         return []
     now_ms = step.levels[-1].median_ms
     parts = []
@@ -167,7 +167,7 @@ def _progress(status: Status, words: Words, width: int) -> str:
 
 
 def _shares(diagnosis: Diagnosis, words: Words) -> list[str]:
-    """Where the time went, the largest first: what does not fit matters least."""
+    """Where the time went, largest share first: what does not fit matters least."""
     wall, spent = diagnosis.wall, seconds_by_phase(diagnosis.wall)
     shares = [(phase, seconds / wall.total_s) for phase, seconds in spent.items() if seconds and wall.total_s]
     shares.sort(key=lambda each: -each[1])
@@ -193,7 +193,7 @@ def _loss(status: Status, losses: Losses, words: Words, width: int) -> str:
 
 
 def _curve(losses: Sequence[float], room: int) -> tuple[float, str, float]:
-    """The curve on a scale of its own, and what that goes from and to."""
+    """The curve on its own scale, with the lower and the upper end of that scale."""
     columns = min(room, len(losses))
     parts = [
         list(islice(losses, len(losses) * column // columns, len(losses) * (column + 1) // columns))
@@ -201,7 +201,7 @@ def _curve(losses: Sequence[float], room: int) -> tuple[float, str, float]:
     ]
     middles = [median(part) for part in parts]
     settled = sorted(middles[columns // _SETTLED :])
-    low, high = settled[len(settled) // 50], settled[-1 - len(settled) // 20]  # a spike is no scale
+    low, high = settled[len(settled) // 50], settled[-1 - len(settled) // 20]  # spikes do not affect the scale
     scale = (len(LEVELS) - 1) / (high - low) if high > low else 0.0
     heights = (math.floor(scale * (middle - low) + 0.5) for middle in middles)
     bars = "".join(LEVELS[max(0, min(len(LEVELS) - 1, height))] for height in heights)

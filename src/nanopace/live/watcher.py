@@ -1,4 +1,4 @@
-"""From lines to what is said under them: comments at once, a diagnosis now and then, alerts, and the last words."""
+"""From lines to comments: immediate ones, an occasional diagnosis, alerts, and the final summary."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from nanopace.views.report import Report
 from nanopace.views.terminal.status_lines import Losses
 from nanopace.wording.catalog import Words
 
-FIRST_ROWS = 5  # before anything is said of the whole
-STATUS_S = 300.0  # from one line of status to the next
+FIRST_ROWS = 5  # before anything is said about the run as a whole
+STATUS_S = 300.0  # between two status lines
 STATUS_AT_EVALUATION_S = 30.0  # the same after an evaluation
-AT_REST_S = 5.0  # that a finished log has to be silent, to be over
+AT_REST_S = 5.0  # how long a finished log must be silent to be over
 _STARTUP = (
     *("startup", "startup_bounded", "startup_together", "startup_unsplit", "startup_compile", "startup_of_several"),
 )
 
 
 class Watcher:
-    """Takes pieces of a log in their order, and is asked now and then whether there is something to say."""
+    """Takes pieces of a log in order, and checks regularly whether there is something to say."""
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class Watcher:
         patterns: Sequence[str] = (),
         reader: Callable[[Observer], Reader] | None = None,
     ) -> None:
-        """`complete` adds what a person said about the run; without `status_lines` a footer shows the same; `patterns`
-        are those of --pattern; `reader` is that of a document, else lines come."""
+        """`complete` adds the user's settings to the run; without `status_lines`, a footer shows the same; `patterns`
+        are those of --pattern; `reader` reads a document, without it lines are expected."""
         self._words, self._say, self._status_lines = words, say, status_lines
         self._reader = LiveReader(name, self, patterns) if reader is None else reader(self)
         self._of_lines = reader is None
@@ -62,21 +62,21 @@ class Watcher:
         self._live = False
         self._now = time.monotonic()
         self._rows_of_piece: list[Row] = []
-        self._covers = 1  # iterations that the time of a row turned out to be of
+        self._covers = 1  # how many iterations a row's time turned out to cover
         self._gap_s = 0.0  # before this piece
-        self._came = False  # something, just now
+        self._came = False  # whether something has just arrived
         self._status_s = -math.inf
         self._shown: int | None = None  # the iteration of the last status
         self._status_every_s = STATUS_S
-        self._startup_said = True  # there is nothing to say before the first row
+        self._startup_said = True  # nothing to say before the first row
         self._ending: Ending | None = None
         self._told_ending: Ending | None = None
-        self._refused = False  # a document, among lines
+        self._refused = False  # a document instead of lines
 
     # --- what comes --------------------------------------------------------------------------------------------------
 
     def feed(self, piece: Piece) -> None:
-        """Lines; an empty piece is a moment in which none came."""
+        """Take lines; an empty piece means that none arrived for a moment."""
         self._now = piece.at_s
         if piece.live and not self._live:
             self._standing.news |= self._reader.look(self._now)
@@ -132,22 +132,22 @@ class Watcher:
     # --- what is said ------------------------------------------------------------------------------------------------
 
     def footer(self, width: int) -> list[str]:
-        """For the bottom of a terminal."""
+        """Lines for the bottom of a terminal."""
         status = self._status()
         return [] if status is None else footer(status, self._losses, self._words, width)
 
     @property
     def diagnosis(self) -> Diagnosis | None:
-        """The last one."""
+        """The most recent one."""
         return self._standing.diagnosis
 
     @property
     def over(self) -> bool:
-        """Whether the log says that the run is finished, and has been silent since."""
+        """Whether the log says that the run is finished and has been silent since."""
         return self._standing.is_finished and not self._standing.news and self._silence.lasts_s(self._now) >= AT_REST_S
 
     def finish(self, close: Close) -> None:
-        """The last words."""
+        """Write the final comments."""
         self._live = True
         try:
             self._reader.finish()
@@ -167,7 +167,7 @@ class Watcher:
     # --- now and then ------------------------------------------------------------------------------------------------
 
     def _begin_live(self) -> None:
-        """What was there before has been read in silence."""
+        """The history has been read without comments."""
         self._live = True
         self._standing.begin_live()
         if self._standing.last is not None:
@@ -202,7 +202,7 @@ class Watcher:
             self._status_lines
             and status.pace_is_known
             and self._now - self._status_s >= self._status_every_s
-            and (self._came or self._status_s == -math.inf)  # in silence there is nothing new
+            and (self._came or self._status_s == -math.inf)  # in silence, there is nothing new
             and status.last.last_iteration != self._shown
         ):
             self._status_s, self._status_every_s = self._now, STATUS_S
@@ -216,7 +216,7 @@ class Watcher:
         self._commentary.on_cpu = run.on_cpu
         self._commentary.elsewhere = not run.nanogpt_knobs
         self._commentary.is_scheduled = any(each.code in SCHEDULED for each in run.caveats)
-        self._covers = 1 if run.rows_cover_shown_by in ("trainer", "clock") else run.rows_cover  # those are divided
+        self._covers = 1 if run.rows_cover_shown_by in ("trainer", "clock") else run.rows_cover  # already divided
         self._commentary.watches_loss = run.spikes is not None
         if (first := first_not_finite(run.logged)) is not None:
             self._commentary.not_finite(first)
@@ -227,7 +227,7 @@ class Watcher:
         return self._standing.status(lasts_s if worth else None)
 
     def _look_for_ending(self) -> None:
-        """A traceback says what it is in its last line: a moment is waited for that."""
+        """Report the ending. A traceback names the error in its last line, so wait a moment for that."""
         last = self._standing.last
         if last is None or self._ending == self._told_ending or self._silence.lasts_s(self._now) <= 1.0:
             return
@@ -247,7 +247,7 @@ class Watcher:
             self._comment(silent(silent_s, usual, last.last_iteration, self._words))
 
     def _refuse(self) -> None:
-        """A document that comes in a pipe, once."""
+        """Report once that a document arrives through a pipe."""
         if not self._refused and isinstance(self._reader, LiveReader) and self._reader.is_document:
             self._refused = True
             self._comment(no_lines(self._reader.trainer, self._words))

@@ -1,4 +1,4 @@
-"""--webhook: each message as JSON to an address, in the form that Slack or Discord take where it is one of theirs."""
+"""--webhook: post each message as JSON, in Slack's or Discord's format for their hosts."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from nanopace.errors import OutputError, UsageError, reason_of
 from nanopace.live.notify import Channel, Complain, Message
 from nanopace.version import __version__
 
-WAITS_S = (1.0, 2.0, 4.0, 8.0)  # before it is tried again
-TIMEOUT_S = 10.0  # of one try
-LONGEST_WAIT_S = 60.0  # that a server may ask for
+WAITS_S = (1.0, 2.0, 4.0, 8.0)  # before trying again
+TIMEOUT_S = 10.0  # per attempt
+LONGEST_WAIT_S = 60.0  # the longest delay that a server may request
 _DISCORD_MOST = 2000  # characters
 _DISCORD = ("discord.com", "discordapp.com")
 _SLACK = ("slack.com", "slack-gov.com")
 
 
 class Webhook(Channel):
-    """Posts, and tries again where that may help. Its address is a secret, and is never printed."""
+    """Posts messages, and tries again if that may help. The URL is a secret and is never printed."""
 
     flag = "--webhook"
 
@@ -42,14 +42,14 @@ class Webhook(Channel):
         return OutputError("--webhook {host}: the message was not delivered: {reason}", host=self._host, reason=reason)
 
     def _post(self, body: bytes) -> tuple[str | None, float | None]:
-        """Why it failed, or None; and in how many seconds at the least it is worth another try, or None."""
+        """Why it failed, or None; and the least number of seconds before another attempt makes sense, or None."""
         from http.client import HTTPException
         from urllib.error import HTTPError, URLError
         from urllib.request import HTTPRedirectHandler, Request, build_opener
 
         class NoRedirect(HTTPRedirectHandler):
             def redirect_request(self, *_: Any) -> None:
-                """A message goes where it was sent to, or nowhere."""
+                """Never follow a redirect: a message goes where it was sent, or nowhere."""
 
         headers = {"Content-Type": "application/json", "User-Agent": f"nanopace/{__version__}"}
         request = Request(self._url, body, headers, method="POST")
@@ -68,7 +68,7 @@ class Webhook(Channel):
 
 
 def check_url(url: str) -> str:
-    """The host of an address that can be posted to."""
+    """Check the URL of a webhook and return its host."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -80,7 +80,7 @@ def check_url(url: str) -> str:
 
 
 def form_of(message: Message, host: str) -> dict[str, Any]:
-    """The JSON that a host takes. No name in a log can call people together in a chat."""
+    """The JSON for a host. No name in a log can notify people in a chat."""
     text = f"{message.run} ({platform.node()}): {message.text}"
     if _is_of(host, _SLACK):
         return {"text": text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")}
@@ -100,7 +100,7 @@ def _is_of(host: str, domains: tuple[str, ...]) -> bool:
 
 
 def _again(code: int, asked: str | None) -> float | None:
-    """Whether another try may help, and when: where the server is busy or ill, not where it refuses."""
+    """Whether and when another attempt may help: if the server is busy or failing, not if it refuses."""
     if code not in (408, 425, 429) and code < 500:
         return None
     return float(asked) if asked is not None and asked.isdecimal() and len(asked) < 9 else 0.0

@@ -1,7 +1,7 @@
 """Builds Runs from what a reader finds, line by line.
 
-Readers know lines, not history. The builder links an evaluation to the row that contains its time, notices when a
-process was restarted or another run begins in the same file, and keeps the iterations of a Run rising.
+Readers know lines, not history. The builder links an evaluation to the row that contains its time, detects restarts and
+further runs in the same file, and keeps the iterations of a Run rising.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ _UNKNOWN = LogFormat(name="log", trainer="", reader="")
 
 
 class LineReader(Protocol):
-    """A format's reader. It is made with a RunBuilder and a terminal's width, then fed every line of the log."""
+    """The reader of a format. It is created with a RunBuilder and a terminal's width, then fed each line of the log."""
 
     def feed(self, line: str) -> bool:
-        """One line, cleaned of terminal debris and without its newline. True if it was understood."""
+        """Read one line, without terminal debris and newline. Return True if it was understood."""
 
     def feed_cut(self, line: str) -> bool:
-        """The last line of a log without a newline: to be used only if it is certainly complete."""
+        """Read the last line of a log that has no newline. Use it only if it is certainly complete."""
 
     def finish(self) -> None:
-        """No more lines: give the builder what was held back."""
+        """No more lines: pass on to the builder what was held back."""
 
 
 class DocumentReader(Protocol):
-    """The reader of a format whose files are one document. It is made with a RunBuilder."""
+    """The reader of a format whose files are one document. It is created with a RunBuilder."""
 
     def read(self, chunks: Iterable[bytes]) -> None:
-        """All bytes of the file; an InputError says what is wrong with it."""
+        """Read all bytes of the file. Raise InputError if something is wrong with it."""
 
 
 class RunBuilder:
-    """Takes what happened in the order of the log; `finish` gives the Runs, one or several."""
+    """Takes events in the order of the log; `finish` returns one or more Runs."""
 
     def __init__(self, name: str, format: LogFormat = _UNKNOWN) -> None:
         self.name = name
@@ -72,17 +72,17 @@ class RunBuilder:
         self._draft = Draft()
         self._pending_evals: list[Evaluation] = []  # since the last row: does the next one contain them?
         self._pending_saves: list[Checkpoint] = []
-        self._after_row: set[int] = set()  # iterations of those that the next row contains, whatever its own
-        self._began = False  # a process announced itself and has no row yet
+        self._after_row: set[int] = set()  # iterations of those that belong to the next row, whatever its iteration
+        self._began = False  # a process has started and has no row yet
         self._fresh: bool | None = None  # it starts from scratch (True), from a checkpoint (False), or does not say
         self._failed = False  # an attempt ended before its first row
         self._next = Details()
-        self._rollbacks: list[Rollback] = []  # those that no row has followed yet
+        self._rollbacks: list[Rollback] = []  # no row has followed these yet
 
-    # --- what readers call -------------------------------------------------------------------------------------------
+    # --- called by readers -------------------------------------------------------------------------------------------
 
     def begin_process(self, *, fresh: bool | None = None) -> None:
-        """A process starts. Each of its header lines may call this; they count once."""
+        """A process starts. Each of its header lines may call this; together they count once."""
         if self._draft.rows and not self._began:
             self._flush_pending()
             self._began, self._fresh = True, None
@@ -94,30 +94,30 @@ class RunBuilder:
             self._fresh = fresh
 
     def fact(self, name: str, value: FactValue, origin: Origin = "log", because: Because | None = None) -> None:
-        """A knob or a derived fact. The last one counts: a flag comes after the config that it overrides."""
+        """Add a knob or a derived fact. The last value counts: a flag comes after the config it overrides."""
         self._details().facts[name] = Fact(value, origin, because)
 
     def drop_fact(self, name: str) -> None:
-        """Take a fact back that turned out to be wrong."""
+        """Remove a fact that turned out to be wrong."""
         self._details().facts.pop(name, None)
 
     def unread(self, line: int, text: str) -> None:
-        """A line that looks like an evaluation, but cannot be read."""
+        """Note a line that looks like an evaluation but cannot be read."""
         before = self._draft.unread
         text = " ".join(text.split())
         text = text if len(text) <= _LONGEST_UNREAD else f"{text[: _LONGEST_UNREAD - 1]}…"
         self._draft.unread = Unread(1, line, text) if before is None else replace(before, count=before.count + 1)
 
     def row(self, row: Row, *, restarted: bool = False) -> None:
-        """A line with a time. `restarted`: it shows by itself that its process is a new one."""
+        """Add a line with a time. `restarted`: the line itself shows that its process is new."""
         draft = self._draft
         if not draft.timed and draft.rows and not self._began and draft.rows.last_iteration[-1] == row.iteration:
-            draft.rows.cut(len(draft.rows) - 1)  # told twice, now with its time
+            draft.rows.cut(len(draft.rows) - 1)  # printed twice, now with its time
         if not self._is_repeated(row):
             self._append(row, restarted=restarted)
 
     def _is_repeated(self, row: Row) -> bool:
-        """Whether it is the same line twice: two log handlers, or a log pasted twice."""
+        """Whether the same line was printed twice: two log handlers, or a log pasted twice."""
         rows = self._draft.rows
         return bool(
             rows
@@ -132,7 +132,7 @@ class RunBuilder:
         self._continue_or_restart(row.iteration, restarted)
         draft = self._draft
         if not timed and draft.timed and len(draft.rows):
-            return  # of a process that resumed a run with times
+            return  # from a process that resumed a run with times
         if timed and not draft.timed:
             draft.rows.cut(0)
         draft.timed = timed
@@ -144,14 +144,14 @@ class RunBuilder:
         self._flush_pending(row.iteration, index if timed else None)
 
     def untimed_row(self, iteration: int, loss: float | None) -> None:
-        """A line with a loss and no time. It counts where no row of its run has a time."""
+        """Add a line with a loss but no time. It counts only if no row of its run has a time."""
         row = Row(iteration, 0.0, loss)
         is_beside_timed = len(self._draft.rows) and self._draft.timed and not self._began
         if not is_beside_timed and not self._is_repeated(row):
             self._append(row, timed=False)
 
     def mixture(self, folded: Mixture) -> None:
-        """A stretch of rows with the evaluations among them. Nothing is pending, and it follows the last row."""
+        """Add a stretch of rows with their evaluations. Nothing is pending, and it follows the last row."""
         draft = self._draft
         start = len(draft.rows)
         for row in folded.rows:
@@ -178,7 +178,7 @@ class RunBuilder:
         at_s: float | None = None,
         after_row: bool = False,
     ) -> None:
-        """An evaluation; the row that contains it is found by its iteration, or is the next one, `after_row`."""
+        """Add an evaluation. The row that contains it has the same iteration or, with `after_row`, is the next one."""
         self.evaluations_seen += 1
         if after_row:
             self._after_row.add(iteration)
@@ -206,19 +206,19 @@ class RunBuilder:
         ms: float | None = None,
         background_ms: float | None = None,
     ) -> None:
-        """A checkpoint; without an iteration it belongs to the evaluation just before it."""
+        """Add a checkpoint. Without an iteration, it belongs to the evaluation just before it."""
         if iteration is None:
             if not self._pending_evals:
-                return  # the beginning of the log is cut off
+                return  # the start of the log is missing
             iteration = self._pending_evals[-1].iteration
         self._pending_saves.append(Checkpoint(iteration, path, ms=ms, background_ms=background_ms))
 
     def span(self, span: Span) -> None:
-        """A phase that the trainer measured itself."""
+        """Add a phase that the trainer measured."""
         self._details().spans.append(span)
 
     def rollback(self, iteration: int, failed_at: int, data_offset: int = 1) -> None:
-        """The process went back to `iteration`. What it did since is kept until it repeats it."""
+        """The process went back to `iteration`. What it has done since then is kept until it is repeated."""
         self._flush_pending()
         self._rollbacks.append(Rollback(len(self._draft.rows), iteration, failed_at, data_offset=data_offset))
 
@@ -227,7 +227,7 @@ class RunBuilder:
         self._draft.skip(iteration)
 
     def watches_loss(self) -> None:
-        """The trainer reports every loss spike."""
+        """Call this if the trainer reports every loss spike."""
         self._details().watches_loss = True
 
     def spike(self, spike: LossSpike) -> None:
@@ -235,78 +235,78 @@ class RunBuilder:
         self._draft.spike(spike)
 
     def micro_batch(self, change: MicroBatch) -> None:
-        """From here on training, or evaluation, has a smaller micro-batch."""
+        """From here on, training or evaluation uses a smaller micro-batch."""
         self._details().micro_batches.append(change)
 
     def note(self, note: Note) -> None:
-        """A message that a person should see."""
+        """Add a message for users."""
         self._details().notes.append(note)
 
     def sample(self, iteration: int, text: str) -> None:
-        """Text that the model wrote before this iteration; of many, the newest are kept, and of each its beginning."""
+        """Add text generated before this iteration. Only the newest are kept, and only the beginning of each."""
         samples = self._details().samples
         samples.append(Sample(iteration, text[:LONGEST_SAMPLE]))
         del samples[:-MOST_SAMPLES]
 
     def caveat(self, code: str, **numbers: float | int | str | None) -> None:
-        """What a figure of this log does not mean: a finding of diagnosis/codes.py. Each is said once."""
+        """Add a warning about a figure of this log: a finding of diagnosis/codes.py. Each code counts once."""
         self._details().caveats[code] = Caveat(code, MappingProxyType(numbers))
 
     def rank_lags(self, lags: tuple[RankLag, ...]) -> None:
-        """Those of the run so far, over all its processes."""
+        """Set the lags of the run so far, over all its processes."""
         self._draft.rank_lags = lags
 
     def stage(self, stage: Stage | None) -> None:
-        """Which part of the training this is; the last line that says so counts."""
+        """Set the stage of the training. The last line that names one counts."""
         self._details().stage = stage or self._details().stage
 
     def training_time(self, seconds: float) -> None:
-        """The time in steps so far, by the trainer's own count."""
+        """Set the time spent in steps so far, as the trainer counts it."""
         self._draft.printed_training_s = seconds or None
 
     def printed_tokens(self, tokens: int) -> None:
-        """The tokens of a step, by printed figures that contradict the batch."""
+        """Set the tokens per step from printed figures that contradict the batch."""
         self._draft.printed_tokens = tokens
 
     def untimed(self, stage: Stage) -> None:
-        """A row without a time. It is counted with the run before it."""
+        """Count a row without a time, with the run before it."""
         self._draft.untimed[stage] = self._draft.untimed.get(stage, 0) + 1
 
     @property
     def rows_of_others(self) -> int:
-        """So far, in the run that is read."""
+        """The number so far, in the current run."""
         return self._draft.rows_of_others
 
     def row_of_rank(self, read: int, other: int) -> None:
-        """A row of another rank than the one that is read."""
+        """Count a row of another rank than the one being read."""
         self._draft.rank = read
         self._draft.rows_of_ranks[other] += 1
 
     def row_of_another(self) -> None:
-        """A row of another process, between the rows of the one that is read."""
+        """Count a row of another process, between the rows of the one being read."""
         self._draft.rows_of_others += 1
 
     def wall_ms(self, ms: float) -> None:
-        """One process by the trainer's own clock; those of a run's processes add up."""
+        """Add the time of one process by the trainer's clock. The processes of a run add up."""
         self._draft.wall_ms = (self._draft.wall_ms or 0.0) + ms
 
     def gpu_use(self, use: GpuUse | None) -> None:
-        """Of the run so far, over all its processes; None is unknown."""
+        """Set the sensor figures of the run so far, over all its processes; None: unknown."""
         self._draft.gpu_use = use
 
     def gpu_readings(self, readings: tuple[GpuReading, ...]) -> None:
-        """Of the run so far, over all its processes."""
+        """Set the sensor readings of the run so far, over all its processes."""
         self._draft.gpu_readings = readings
 
     def ending(self, ending: Ending) -> None:
-        """How the process ended; dropped if rows follow."""
+        """Set how the process ended. Dropped if rows follow."""
         if self._began or not self._draft.rows:
             self._failed = True
-        elif self._draft.ending in (None, "error"):  # a traceback announces itself before it says what it is
+        elif self._draft.ending in (None, "error"):  # a traceback starts before it names its error
             self._draft.ending = ending
 
     def finish(self) -> list[Run]:
-        """All runs that have rows."""
+        """Return all runs that have rows."""
         if not self._began:
             self._flush_pending()
         for rollback in self._rollbacks:
@@ -319,7 +319,7 @@ class RunBuilder:
         return runs
 
     def snapshot(self) -> Run | None:
-        """The run that is being read, as it stands; reading goes on. None before its first row."""
+        """The current run as it stands, while reading continues. None before its first row."""
 
         if not self._draft.rows:
             return None
@@ -334,7 +334,7 @@ class RunBuilder:
         return self._next if self._began else self._draft
 
     def _continue_or_restart(self, iteration: int, restarted: bool) -> None:
-        """Before a row is added: does it continue the run, was the process restarted, or is this another run?"""
+        """Called before a row is added: does it continue the run, was the process restarted, or is it another run?"""
         if self._rollbacks:
             self._apply_rollbacks()
         draft = self._draft
@@ -357,7 +357,7 @@ class RunBuilder:
         self._adopt_process()
 
     def _adopt_process(self) -> None:
-        """What the process printed before its first row belongs to this run."""
+        """Add to this run what the process printed before its first row."""
         self._draft.merge(self._next)
         self._began, self._fresh, self._failed = False, None, False
         self._next = Details()
@@ -373,7 +373,7 @@ class RunBuilder:
         self._rollbacks.clear()
 
     def _flush_pending(self, iteration: int | None = None, index: int | None = None) -> None:
-        """Add the evaluations and checkpoints since the last row; those of `iteration` are inside row `index`."""
+        """Add the evaluations and checkpoints since the last row. Those of `iteration` are inside row `index`."""
         if not self.format.row_contains_evaluation:
             index = None
         for evaluation in self._pending_evals:

@@ -1,7 +1,7 @@
-"""Evaluations and checkpoints of a growing run; those from an iteration on can be taken out.
+"""Evaluations and checkpoints of a growing run. Those from an iteration on can be taken out.
 
-A process may go back at every row of a log. Going back costs only what it takes out, or else a log of a few megabytes
-would take hours.
+A process may go back at every row of a log. Going back must cost only as much as it takes out; otherwise, a log of a
+few megabytes would take hours.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class ByIteration(Generic[Key, Event]):
-    """Events by their key; the last one of a key counts."""
+    """Events by key. The last one with a key counts."""
 
     def __init__(self) -> None:
         self._events: dict[Key, Event] = {}
-        self._latest: list[tuple[int, Key]] | None = None  # a heap, from the first time on that something goes back
+        self._latest: list[tuple[int, Key]] | None = None  # a heap, created the first time something goes back
 
     def __copy__(self) -> Self:
         twin = type(self)()
@@ -37,19 +37,19 @@ class ByIteration(Generic[Key, Event]):
         self._events[key] = event
 
     def latest(self) -> int:
-        """The highest iteration; -1 where there is none."""
+        """The highest iteration, or -1 if there is none."""
         heap = self._heap()
         return -heap[0][0] if heap else -1
 
     def take_from(self, iteration: int) -> list[Event]:
-        """Take out those of this iteration and later ones, in the order of their iterations."""
+        """Take out the events of this iteration and later, sorted by iteration."""
         heap, taken = self._heap(), []
         while heap and -heap[0][0] >= iteration:
             taken.append(self._events.pop(heappop(heap)[1]))
         return taken[::-1]
 
     def in_order(self) -> tuple[Event, ...]:
-        """All of them, by their keys."""
+        """All events, sorted by key."""
         return tuple(self._events[key] for key in sorted(self._events))  # type: ignore[type-var]
 
     def _heap(self) -> list[tuple[int, Key]]:

@@ -1,4 +1,4 @@
-"""A run of Hugging Face's Trainer that a directory holds several times: every checkpoint has the history so far."""
+"""Each checkpoint of Hugging Face's Trainer has the history so far, so a directory may hold a run several times."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from nanopace.errors import InputError
 
 STATE_FILE = "trainer_state.json"
 _CHECKPOINT = re.compile(r"checkpoint-\w{1,40}", re.ASCII)
-_MOST_BYTES = 64 << 20  # of a state that is compared: a larger one stands for itself
+_MOST_BYTES = 64 << 20  # of a state to compare: a larger one is kept
 
 Chunks = Callable[[Path], Iterable[bytes]]
 
 
 def without_earlier_states(logs: list[Path], read: Chunks) -> list[Path]:
-    """The same logs, without states of a checkpoint whose history is the beginning of a later one's.
+    """The logs without checkpoint states whose history is the beginning of a later one's.
 
-    They are compared entry by entry: what another run left in the directory has another history, and stays.
+    Histories are compared entry by entry: a state that another run left in the directory differs, and is kept.
     """
-    states: dict[Path, list[Path]] = {}  # by the directory of the run
+    states: dict[Path, list[Path]] = {}  # by run directory
     for log in logs:
         if log.name == STATE_FILE:
             folder = log.absolute().parent
@@ -35,7 +35,7 @@ def without_earlier_states(logs: list[Path], read: Chunks) -> list[Path]:
 
 
 def _earlier(histories: dict[Path, list[int]]) -> set[Path]:
-    """Those that are the beginning of another one, or the same."""
+    """The states whose history is the same as another's, or its beginning."""
     beginnings: set[int] = set()
     earlier = set()
     for state, history in sorted(histories.items(), key=lambda each: len(each[1]), reverse=True):
@@ -46,14 +46,14 @@ def _earlier(histories: dict[Path, list[int]]) -> set[Path]:
 
 
 def _history(state: Path, read: Chunks) -> list[int]:
-    """For each entry a number that stands for all up to it; empty where it cannot be read."""
+    """A hash for each entry that covers all entries up to it; empty if the state cannot be read."""
     data = bytearray()
     try:
         for chunk in read(state):
             data += chunk
             if len(data) > _MOST_BYTES:
                 return []
-        # nan is not equal to itself, the text of it is
+        # nan does not equal itself, but its text does
         found = json.loads(data.decode("utf-8-sig", "replace"), parse_constant=str)
         entries = found.get("log_history") if isinstance(found, dict) else None
         each = [hash(repr(entry)) for entry in entries] if isinstance(entries, list) else []

@@ -1,4 +1,4 @@
-"""Which trainer wrote this log? Its first row shows it, wherever that is."""
+"""Identifies the trainer that wrote a log, by its first row, wherever that is."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from nanopace.sources.formats.registry import known_formats
 from nanopace.sources.log_format import LogFormat
 from nanopace.sources.text import lines
 
-SNIFF_BYTES = 256 * 1024  # by which a file is judged that is no log, and a terminal's width
-_OPENING = 16 * 1024  # bytes in which a document shows what it is
-_MOST_KNOWN = 1000  # combinations of words: a log has a few, and an adversary any number
-_BEFORE, _BEHIND = 600, 8192  # bytes of a window around something that may be a row
+SNIFF_BYTES = 256 * 1024  # for judging a file that is not a log, and a terminal's width
+_OPENING = 16 * 1024  # bytes at the start in which a document shows its type
+_MOST_KNOWN = 1000  # combinations of words: a log has a few, a hostile file any number
+_BEFORE, _BEHIND = 600, 8192  # bytes of a window around a possible row
 
 
 class Detector:
-    """Looks at a log from its beginning. A row of a format decides; until then its header is a hint.
+    """Examines a log from its beginning. The first row decides; until then, a header is a hint.
 
-    Most text before a row does not matter, so it looks in three steps: whether a chunk of bytes has a word of any
-    format, then where an anchor is, then at the lines around it, one format after the other.
+    Most text before a row is irrelevant, so this has three stages: does a chunk of bytes contain a word of any format,
+    where is an anchor, and which format matches the lines around it?
     """
 
     def __init__(self) -> None:
@@ -33,11 +33,11 @@ class Detector:
         self._words = tuple(dict.fromkeys(word for format in self._formats for word in format.words))
         self._bytes = tuple(word.encode() for word in self._words)
         self._of_rows = tuple(dict.fromkeys(word for format in self._formats for word in format.row_words))
-        self._candidates: dict[tuple[str, ...], _Candidates] = {}  # by the words of a text
+        self._candidates: dict[tuple[str, ...], _Candidates] = {}  # by the words in a text
         self._anchor = _anchor_of(self._formats)
 
     def look_at(self, chunk: bytes) -> None:
-        """A chunk of the log: only the places that may matter are looked at."""
+        """Examine a chunk of the log, but only the places that may matter."""
         if self.has_row:
             return
         if not self._begun:
@@ -56,12 +56,12 @@ class Detector:
             self.look_at_lines(
                 line for line, _ in lines([data[max(begin, found.start() - 2 * _BEFORE) : found.end() + _BEHIND]])
             )
-            at = found.end() + _BEHIND - _BEFORE  # a row that the window cut is in the next one
+            at = found.end() + _BEHIND - _BEFORE  # a row that the window cut off is in the next one
 
     def look_at_lines(self, printed: Iterable[str]) -> None:
-        """Lines that are cleaned of terminal debris.
+        """Examine lines without terminal debris.
 
-        Neighbouring lines are looked at together, since a terminal may have broken a row anywhere.
+        Neighbouring lines are also examined together, since a terminal may have broken a row anywhere.
         """
         for text in self._with_neighbours(printed):
             candidates = self._with_words_of(text)
@@ -74,7 +74,7 @@ class Detector:
                 self.format = _first(candidates.headers, text)
 
     def _with_words_of(self, text: str) -> _Candidates:
-        """The formats that a text may be of. Most texts have the same few words, or none."""
+        """The formats that a text may have. Most texts contain the same few words, or none."""
         words = tuple(word for word in (*self._words, *self._of_rows) if word in text)
         if (known := self._candidates.get(words)) is None:
             if len(self._candidates) >= _MOST_KNOWN:
@@ -85,7 +85,7 @@ class Detector:
         return known
 
     def _with_neighbours(self, printed: Iterable[str]) -> Iterator[str]:
-        """Each line that is worth a closer look, and then joined with the two before it."""
+        """Each line worth examining, alone and then joined with the two before it."""
         second, first = "", ""
         for line in printed:
             joined = second + first + line
@@ -97,14 +97,14 @@ class Detector:
 
 
 class _Candidates(NamedTuple):
-    """Formats with the expressions that a text may match."""
+    """Formats, each with an expression that the text may match."""
 
     rows: list[tuple[LogFormat, str]]
     headers: list[tuple[LogFormat, str]]
 
 
 def _first(expressions: Iterable[tuple[LogFormat, str]], text: str) -> LogFormat | None:
-    """The format that matches first in the text; at the same place, one that extends another wins."""
+    """The format that matches first in the text. At the same place, a format that extends another wins."""
     found = [
         (match.start(), not format.extends, order, format)
         for order, (format, expression) in enumerate(expressions)
@@ -119,12 +119,12 @@ def _opens(format: LogFormat, chunk: bytes) -> bool:
 
 @cache
 def _compiled(expression: str) -> re.Pattern[str]:
-    """Compiled when it is needed: most logs need those of one format only."""
+    """Compiled on first use: most logs need only the expressions of one format."""
     return re.compile(expression)
 
 
 @cache
 def _anchor_of(formats: tuple[LogFormat, ...]) -> re.Pattern[bytes]:
-    """Where a closer look is worth it: one expression for the anchors of all formats."""
+    """One expression for the anchors of all formats: the places worth examining."""
     anchors = (anchor for format in formats for anchor in format.anchors or map(re.escape, format.words) if anchor)
     return re.compile("|".join(dict.fromkeys(anchors)).encode())

@@ -1,6 +1,6 @@
 """A Run while it is being read, and how it changes when a process repeats a part of it.
 
-Iterations of a Run only ever rise. When a process resumes from a checkpoint, or rolls back to one, the rows since then
+The iterations of a Run always rise. When a process resumes from a checkpoint or rolls back to one, the rows since then
 move to the restart or rollback, so that their time still counts.
 """
 
@@ -37,15 +37,15 @@ from nanopace.sources.by_iteration import ByIteration, Event
 from nanopace.sources.fold import divide, fold_behind, take_rows
 from nanopace.sources.log_format import LogFormat
 
-MOST_SAMPLES = 100  # of the model's text that a run keeps: the newest
+MOST_SAMPLES = 100  # the newest text samples that a run keeps
 LONGEST_SAMPLE = 2000  # characters of each
-UNFOLDED = 500  # rows at the beginning of a run that stay single, as in bulk/nanogpt.py
-FOLD_ROWS = 400_000  # that are kept single before they are folded: a log of 16 MB has fewer
-MOST_RUNS = 256  # of one file that are kept, half of them from its beginning: nobody reads more reports
+UNFOLDED = 500  # rows at the start of a run that stay single, as in bulk/nanogpt.py
+FOLD_ROWS = 400_000  # rows to collect before folding them: a log of 16 MB has fewer
+MOST_RUNS = 256  # to keep per file, half of them from its beginning: nobody reads more reports
 
 
 class Details:
-    """What a process prints besides its rows. Only its first row shows which run it belongs to."""
+    """What a process prints in addition to its rows. Only its first row shows which run it belongs to."""
 
     def __init__(self) -> None:
         self.facts: dict[str, Fact] = {}
@@ -75,11 +75,11 @@ class Draft(Details):
         super().__init__()
         self.rows = Rows()
         self.timed = True  # whether the rows have times
-        self._folded = UNFOLDED  # rows, of which those that can be are folded
+        self._folded = UNFOLDED  # this many rows are folded, as far as possible
         self.evaluations: ByIteration[tuple[int, Metric], Evaluation] = ByIteration()
         self.checkpoints: ByIteration[int, Checkpoint] = ByIteration()
-        self._setbacks: list[Restart | Rollback] = []  # in their order
-        self._skipped: list[tuple[int, int]] = []  # an iteration, and how many setbacks there were before
+        self._setbacks: list[Restart | Rollback] = []  # in order
+        self._skipped: list[tuple[int, int]] = []  # the iteration, and the number of setbacks before it
         self._spikes: list[tuple[LossSpike, int]] = []
         self.rank_lags: tuple[RankLag, ...] = ()
         self.wall_ms: float | None = None
@@ -90,12 +90,12 @@ class Draft(Details):
         self.printed_tokens: int | None = None
         self.untimed: dict[Stage, int] = {}
         self.unread: Unread | None = None
-        self.rows_of_ranks: Counter[int] = Counter()  # of other ranks than `rank`
+        self.rows_of_ranks: Counter[int] = Counter()  # rows of ranks other than `rank`
         self.rank = 0
         self.rows_of_others = 0
 
     def evaluate(self, evaluation: Evaluation) -> None:
-        """The later evaluation of an iteration counts; the time of the earlier one is kept as a span."""
+        """Add an evaluation. The last one of an iteration counts; the time of an earlier one is kept as a span."""
         key = evaluation.iteration, evaluation.metric
         before = self.evaluations.get(key)
         if before is not None and before.ms is not None and before != evaluation:
@@ -103,7 +103,7 @@ class Draft(Details):
         self.evaluations.put(key, evaluation)
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """The later checkpoint of an iteration counts."""
+        """Add a checkpoint. The last one of an iteration counts."""
         self.checkpoints.put(checkpoint.iteration, checkpoint)
 
     def skip(self, iteration: int) -> None:
@@ -115,7 +115,7 @@ class Draft(Details):
         self._spikes.append((spike, len(self._setbacks)))
 
     def restart(self, iteration: int, row_contains_evaluation: bool) -> None:
-        """Skipped steps and spikes since then will be reported again: the data is the same."""
+        """Add a restart. Skipped steps and spikes after `iteration` will be reported again: the data is the same."""
         reached, lost, beside_ms = self._set_back(iteration, row_contains_evaluation)
         self._setbacks.append(Restart(len(self.rows), iteration, reached, lost, beside_ms))
 
@@ -126,20 +126,21 @@ class Draft(Details):
         self.add_rollback(rollback)
 
     def add_rollback(self, rollback: Rollback) -> None:
-        """Without taking anything back."""
+        """Add a rollback without removing anything."""
         self._setbacks.append(replace(rollback, row=len(self.rows)))
 
     def _set_back(self, iteration: int, row_contains_evaluation: bool) -> tuple[int, Rows, float]:
-        """Take out what will be repeated: how far it had come, its rows, and the time of what was beside them.
+        """Remove what will be repeated. Return how far it had come, its rows, and the time of its evaluations and
+        checkpoints.
 
-        Its cost is that of what it takes out: a log may go back in every line.
+        The cost is proportional to what is removed: a log may go back at every line.
         """
-        # Counted from 0, the evaluation of an iteration comes before its step, which may never have followed.
+        # If counting starts at 0, an evaluation comes before the step of its iteration, which may never have followed.
         before_step = row_contains_evaluation or self.rows.iteration[0] == 0
         reached = max(self.rows.last_iteration[-1], self.evaluations.latest() - before_step)
         lost, places = take_rows(self.rows, iteration)
         self._folded = min(self._folded, max(UNFOLDED, len(self.rows)))
-        # Those of the iteration that it resumes from stay, unless they are inside a row that is repeated.
+        # Those of the iteration it resumes from stay, unless they are inside a row that is repeated.
         stays = iteration if row_contains_evaluation else iteration + 1
         beside_ms = 0.0
         for evaluation in self.evaluations.take_from(stays):
@@ -154,16 +155,16 @@ class Draft(Details):
 
     @property
     def fold_at(self) -> int:
-        """At how many rows the unfolded ones are folded."""
+        """The number of rows at which to fold the unfolded ones."""
         return self._folded + FOLD_ROWS
 
     def fold_beyond(self, most: int) -> None:
-        """Fold if more rows than these are not."""
+        """Fold if more than `most` rows are unfolded."""
         if len(self.rows) > self._folded + most:
             self.fold()
 
     def twin(self) -> Draft:
-        """One that does not change when this one does. What a Draft only ever replaces is shared."""
+        """A copy that does not change with this one. Attributes that are only replaced, never mutated, are shared."""
         from copy import copy
 
         other = copy(self)
@@ -184,9 +185,9 @@ class Draft(Details):
         return other
 
     def fold(self) -> None:
-        """Rows that are alike become one, so that a log of any length fits into memory (see fold.py).
+        """Fold similar rows into one, so that a log of any length fits in memory (see fold.py).
 
-        A group never spans an evaluation, a checkpoint or a setback, wherever these were.
+        A group never spans an evaluation, a checkpoint or a setback.
         """
         rows, start = self.rows, self._folded
         self._setbacks = self._relocated_setbacks()
@@ -205,7 +206,7 @@ class Draft(Details):
         self._folded = len(rows)
 
     def _relocated_setbacks(self) -> list[Restart | Rollback]:
-        """Each with the first row that is left after it: a later setback may have taken that one, too."""
+        """The setbacks, each with the first remaining row after it: a later setback may have removed its row, too."""
         relocated: list[Restart | Rollback] = []
         row = len(self.rows)
         for each in reversed(self._setbacks):
@@ -271,7 +272,7 @@ class Draft(Details):
 
 
 class Drafts:
-    """The runs of a file that have ended: all of them, or, of very many, the first and the last."""
+    """The finished runs of a file: all of them or, if there are very many, the first and the last ones."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -287,7 +288,7 @@ class Drafts:
         kept.append((which, draft))
 
     def named(self, file: str) -> list[tuple[str, Draft]]:
-        """Each with its name: the file's, and if there are several also which one it is."""
+        """Each run with its name: the file's name and, if there are several runs, which one it is."""
         kept = [*self._first, *self._last]
         return (
             [(file, draft) for _, draft in kept] if len(kept) == 1 else [(file + which, each) for which, each in kept]
@@ -295,14 +296,14 @@ class Drafts:
 
 
 def _suffix(number: int, stage: Stage | None, of_stage: int) -> str:
-    """By its stage where that is known, else by its number."""
+    """The stage if known, else the number."""
     if stage is not None:
         return f" ({stage})" if of_stage == 1 else f" ({stage} {of_stage})"
     return "" if number == 1 else f" #{number}"
 
 
 def _before(event: Event, iteration: int, places: Mapping[int, int]) -> Event | None:
-    """The part of an event, or of a group of them, before an iteration; `places` has the new places of divided rows."""
+    """The part of an event, or of a group, before an iteration. `places` maps divided rows to their new indices."""
     if event.iteration < iteration:
         return event
     if event.first_iteration >= iteration:

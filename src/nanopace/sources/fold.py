@@ -1,14 +1,14 @@
-"""Rows that stand for many: a log of twenty million rows as a hundred thousand, and nothing worth knowing lost.
+"""Folds similar rows: twenty million rows become a hundred thousand, and nothing worth knowing is lost.
 
-Rows that are alike become one `Row` with a count, their median time, the sum of their times, their mean loss and the
-mfu that the last of them printed. What stays single: slow rows, and the first row after any line that is neither a row
-nor one of many evaluations (the header of a process, say).
+Similar rows become one `Row` with a count, their median time, total time, mean loss and last printed mfu. Slow rows
+stay single, and so does the first row after any line that is neither a row nor one of many evaluations (a process
+header, for example).
 
-Where evaluations are few, neighbours are folded, and a group never spans an evaluation (`fold_rows`). Where they are
-many, that would leave most rows single: there, like is folded with like over a whole stretch of the log, the plain
-rows, those with an evaluation, and those that save a checkpoint too: a `Mixture`.
+With few evaluations, neighbours are folded, and a group never spans an evaluation (`fold_rows`). With many, that would
+leave most rows single. There, similar rows are folded over a whole stretch of the log: the plain rows, those with an
+evaluation, and those that also save a checkpoint. This is a `Mixture`.
 
-bulk/numpy_fold.py folds both ways with numpy. Mixtures have only that one: they are in long logs alone.
+bulk/numpy_fold.py folds in both ways with numpy. Mixtures occur only in long logs, so only that module makes them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from nanopace.record import replace
 from nanopace.run import Checkpoint, Evaluation, Row, Rows
 
 LARGEST_GROUP = 256
-_LONGEST_PART = 32 * LARGEST_GROUP  # that is folded at a time
-SLOW = 1.2  # times the median of the rows around it, or of its like
+_LONGEST_PART = 32 * LARGEST_GROUP  # rows to fold at a time
+SLOW = 1.2  # times the median of the rows around it, or of similar rows
 
 
 class Mixture(NamedTuple):
-    """A stretch of a log, folded. `row` of an evaluation or a checkpoint is an index into these rows."""
+    """A folded stretch of a log. `row` of an evaluation or checkpoint is an index into these rows."""
 
     rows: Sequence[Row]
     evaluations: Sequence[Evaluation]
@@ -39,7 +39,7 @@ class Mixture(NamedTuple):
 
 
 def fold_rows(rows: Sequence[Row], first_single: bool) -> list[Row]:
-    """Consecutive rows of a log, no other line between them, as fewer rows."""
+    """Fold consecutive rows of a log that have no other line between them."""
     folded: list[Row] = []
     for block in _blocks(rows, first_single):
         limit = SLOW * upper_median([row.ms for row in block])
@@ -58,9 +58,9 @@ def fold_rows(rows: Sequence[Row], first_single: bool) -> list[Row]:
 
 
 def fold_behind(rows: Rows, start: int, breaks: Collection[int]) -> dict[int, int]:
-    """Fold the rows of a run from one on, in place. Those at `breaks` stay single, and no group spans one of them.
+    """Fold the rows of a run in place, from `start` on. Rows at `breaks` stay single, and no group spans them.
 
-    Gives where these rows, and what would follow the last, are now.
+    Returns the new indices of the rows at `breaks`, and of the end.
     """
     length = len(rows)
     tail = rows[start:]
@@ -77,7 +77,7 @@ def fold_behind(rows: Rows, start: int, breaks: Collection[int]) -> dict[int, in
 
 
 def _blocks(rows: Sequence[Row], first_single: bool) -> Iterator[Sequence[Row]]:
-    """Stretches of evenly spaced rows, at most LARGEST_GROUP of them."""
+    """Stretches of evenly spaced rows, at most LARGEST_GROUP each."""
     start = 0
     for index in range(1, len(rows)):
         step = rows[index].iteration - rows[index - 1].iteration
@@ -110,9 +110,9 @@ def _group(rows: Sequence[Row]) -> Row:
 
 
 def take_rows(rows: Rows, iteration: int) -> tuple[Rows, dict[int, int]]:
-    """Take out the rows of an iteration and of later ones. Groups that span it are divided in proportion.
+    """Remove the rows of an iteration and later ones. Groups that span it are divided in proportion.
 
-    Gives what is taken out, and where the rests of the divided groups are now, by where the groups were.
+    Returns the removed rows, and the new index of each divided group's remaining part, by its old index.
     """
     cut = bisect_left(rows.last_iteration, iteration)
     taken = rows[cut:]
@@ -133,7 +133,7 @@ def take_rows(rows: Rows, iteration: int) -> tuple[Rows, dict[int, int]]:
 
 
 def split_group(group: Row, iteration: int) -> tuple[Row, Row]:
-    """A group as two, the second starting at `iteration` or the next row after it."""
+    """Split a group in two. The second starts at `iteration` or the next row after it."""
     left, last, following = divide(group.iteration, group.last_iteration, group.count, iteration)
     right = group.count - left
     each = group.sum_ms / group.count
@@ -144,9 +144,9 @@ def split_group(group: Row, iteration: int) -> tuple[Row, Row]:
 
 
 def divide(first: int, last: int, count: int, iteration: int) -> tuple[int, int, int]:
-    """How many of a group are before an iteration inside it, the last one of those, and the first one of the others.
+    """How many of a group come before an iteration, the last of those, and the first of the others.
 
-    As if they were evenly spaced, which neighbours are, and the like of a mixture about so.
+    This assumes even spacing, which is true for neighbours and roughly true in a mixture.
     """
     span, gaps = last - first, count - 1
     left = min(-((first - iteration) * gaps // span), gaps)  # rounded up

@@ -1,4 +1,4 @@
-"""The readings of a card's sensors for a chart: few enough for a page, with the extremes of every stretch."""
+"""Sensor readings for a chart: few enough for a page, with the extremes of every stretch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nanopace.ledger.events import GpuEvent
 from nanopace.run import GpuReading
 
 STRETCHES = 250
-MOST = 6000  # held at a time: a run of weeks has a million
+MOST = 6000  # to hold at a time: a run of weeks has a million
 _COLUMNS = ("sm_mhz", "watts", "celsius", "memory_used_gb")
 
 
@@ -37,7 +37,7 @@ class GpuReadings:
 
 
 def _thinned(readings: list[tuple[float, GpuEvent]]) -> list[tuple[float, GpuEvent]]:
-    """Of every stretch the lowest and the highest of each sensor, and one of each reason for a lower clock."""
+    """For every stretch, keep the lowest and highest reading of each sensor, and one for each throttling reason."""
     if len(readings) <= STRETCHES:
         return readings
     first = min(seconds for seconds, _ in readings)

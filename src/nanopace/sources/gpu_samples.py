@@ -1,4 +1,4 @@
-"""Sums up the samples of a card's sensors, over all processes of a run."""
+"""Summarises the samples of a card's sensors over all processes of a run."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _HIGHEST = ("celsius", "memory_used_gb")
 
 
 class GpuSamples:
-    """Takes the samples one by one. Where a process does not report its energy, its samples give it."""
+    """Takes the samples one by one. If a process does not report its energy, it is computed from its samples."""
 
     def __init__(self) -> None:
         self._samples = 0
         self._since_step: list[GpuEvent] = []  # since the last step of this process, or since its start
         self._stepping = False
-        self._training, self._at_power_limit = 0, 0  # samples between two steps, and those of them at the limit
+        self._training, self._at_power_limit = 0, 0  # samples between two steps, and how many of them are at the limit
         self._limited = {name: array("d") for name in _AT_THE_LIMIT}
         self._columns = {name: array("d") for name in (*_MEDIANS, *_HIGHEST)}
         self._throttled: Counter[str] = Counter()
-        self._energy_kwh: float | None = None  # of the processes that ended
-        self._energy_unknown = False  # a process reported no energy, and its samples do not give it
-        self._sampled_kwh = 0.0  # of the process that runs now, from its first sample to its last
+        self._energy_kwh: float | None = None  # of the processes that have ended
+        self._energy_unknown = False  # a process reported no energy, and its samples do not provide it
+        self._sampled_kwh = 0.0  # of the current process, from its first sample to its last
         self._last: GpuEvent | None = None
 
     def add(self, event: GpuEvent) -> None:
@@ -43,8 +43,8 @@ class GpuSamples:
         self._last = event
 
     def step(self) -> None:
-        """The samples since the step before are of training. A card that waits for a compiler or a disk, before the
-        first step and after the last, is at no limit."""
+        """Count the samples since the previous step as training. Before the first step and after the last, a card that
+        waits for a compiler or a disk is at no limit."""
         for event in self._since_step if self._stepping else ():
             self._training += 1
             if _POWER in _reasons(event):
@@ -54,7 +54,7 @@ class GpuSamples:
         self._stepping = True
 
     def end_process(self, energy_kwh: float | None) -> None:
-        """`energy_kwh` is what the process reported, if it did."""
+        """`energy_kwh`: what the process reported, if anything."""
         if energy_kwh is None or not math.isfinite(energy_kwh):
             energy_kwh = self._sampled_kwh or None
         self._energy_unknown |= energy_kwh is None
@@ -64,7 +64,7 @@ class GpuSamples:
         self._stepping = False
 
     def use(self) -> GpuUse | None:
-        """The summary; None where there was no sample and no energy."""
+        """The summary; None if there was neither a sample nor energy."""
         energy_kwh = None if self._energy_unknown else self._energy_kwh
         if not self._samples and energy_kwh is None:
             return None

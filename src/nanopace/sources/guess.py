@@ -1,9 +1,8 @@
-"""A guess at a log that no format reads: which lines look like rows, and the --pattern that would read them.
+"""Guesses how to read a log that no format reads: which lines look like rows, and a --pattern for them.
 
-Lines that differ in their numbers only have one shape. A shape has rows if one of its numbers is an iteration, which
-rises by the same amount from line to line, and another is a time, as its unit or its name says, or a loss. The guess is
-offered and never taken; and only after the pattern was tried on the file, and found in each of these lines what stands
-there.
+Lines that differ only in their numbers have the same shape. A shape has rows if one number is an iteration, which rises
+by the same amount from line to line, and another is a loss or, by its unit or name, a time. The guess is offered, never
+applied, and only after the pattern has been tried on the file and found the right values in each of these lines.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from nanopace.medians import median
 from nanopace.sources.formats.pattern import Search, compile_patterns
 from nanopace.sources.line_shapes import LONGEST_LINE, Shape, find_shapes
 
-_MOST_LINES = 200_000  # that are looked at; a refusal is no reason to wait
-_TRIED = 5_000  # of them, on which a pattern is tried
+_MOST_LINES = 200_000  # to examine; a refusal should not take long
+_TRIED = 5_000  # lines to try a pattern on
 _MOST_TRIED = 20  # shapes that may be evaluations, and lines of each
-_FEWEST = 5  # lines that make rows
-_REGULAR = 0.9  # of the lines, in which the iteration rises by the same amount
-_ENOUGH_TO_RISE = 8  # lines: the times of fewer steps may rise by chance
+_FEWEST = 5  # lines needed to count as rows
+_REGULAR = 0.9  # share of the lines in which the iteration rises by the same amount
+_ENOUGH_TO_RISE = 8  # lines: with fewer, step times may rise by chance
 
 _ITERATION = re.compile(r"(?i:(?:^|_)(?:global_?)?(?:steps?|it|iters?|iterations?|batch|updates?)$)")
 _NO_ITERATION = re.compile(r"(?i:epoch|tok|sample|seen|seq|example|time|elapsed|lr|eta|^ep$)")
@@ -32,7 +31,7 @@ _TIME = re.compile(r"(?i:time|^dt|_dt$|elapsed|took|duration|latency|^ms$|_ms$|^
 _NO_TIME = re.compile(r"(?i:eta|remain|left|data|load|eval|val|fwd|bwd|forward|backward|loss|lr|tok|mem|stamp)")
 _LOSS = re.compile(r"(?i:(?:^|[_/.])(?:train(?:ing)?[_/]?)?loss$)")
 _OTHER_LOSS = re.compile(r"(?i:val|test|eval|dev)")
-_UNITS = (  # of the word behind a number, or the end of its name
+_UNITS = (  # the word after a number, or the end of its name
     ("ms", re.compile(r"(?i:(?:.*[_(])?(?:ms|msecs?|milliseconds?)\)?(?:/\w{1,12})?$)")),
     ("it_per_s", re.compile(r"(?i:(?:it|iters?|iterations?|its|steps?|batch|batches)(?:/|_per_)s(?:ec|econd)?$)")),
     ("s", re.compile(r"(?:.*[_(])?(?:s|secs?|seconds?)\)?(?:/(?:it|iter|iteration|step|batch))?$")),
@@ -40,17 +39,17 @@ _UNITS = (  # of the word behind a number, or the end of its name
 
 
 class Offer(NamedTuple):
-    """Lines that look like rows, and what would read them."""
+    """Lines that look like rows, and patterns that would read them."""
 
-    patterns: tuple[str, ...]  # of the rows, and of the evaluations if there are any
+    patterns: tuple[str, ...]  # for the rows and, if there are any, the evaluations
     lines: int
-    kind: str  # the group that holds the time; "loss" where there is none
-    iteration_column: int  # words of the line, from 1 on
+    kind: str  # the group that holds the time; "loss" if there is none
+    iteration_column: int  # word in the line, counting from 1
     kind_column: int
 
 
 def guess(printed: Iterable[str]) -> Offer | None:
-    """What to offer for these lines; None where nothing looks like rows."""
+    """What to offer for these lines; None if nothing looks like rows."""
     lines = (line[:LONGEST_LINE] for line in islice(printed, _MOST_LINES))
     some = [*islice(lines, _TRIED)]
     shapes = find_shapes(chain(some, lines))
@@ -72,7 +71,7 @@ def guess(printed: Iterable[str]) -> Offer | None:
 
 
 def _of_evaluations(shapes: Sequence[Shape], of_rows: Search) -> Iterator[str]:
-    """The pattern of lines with a validation loss, where there are some that that of the rows does not match."""
+    """The pattern for lines with a validation loss, if there are any that the pattern for rows does not match."""
     for shape in shapes[:_MOST_TRIED]:
         iteration, val = _iteration(shape), _validation(shape)
         if iteration is None or val is None or iteration == val or any(map(of_rows, shape.lines[:_MOST_TRIED])):
@@ -88,7 +87,7 @@ def _of_evaluations(shapes: Sequence[Shape], of_rows: Search) -> Iterator[str]:
 
 
 def _iteration(shape: Shape) -> int | None:
-    """A whole number that rises by the same amount: one that is called so, else the first one."""
+    """An integer that rises by the same amount: preferably one named like an iteration, else the first."""
     found = [
         index
         for index in range(len(shape.places))
@@ -106,7 +105,7 @@ def _rises_evenly(texts: Sequence[str]) -> bool:
 
 
 def _time(shape: Shape, iteration: int) -> tuple[int, str] | None:
-    """A number that is a time by its unit or its name, and which group it is: one that is called so comes first."""
+    """A number that is a time by its unit or name, and its group. A number named like a time comes first."""
     found = []
     for index in range(len(shape.places)):
         name = shape.name(index)
@@ -129,7 +128,7 @@ def _kind(shape: Shape, index: int) -> str | None:
     words = (shape.unit(index), name)
     kind = next((kind for word in words for kind, unit in _UNITS if word and unit.match(word)), None)
     if kind is None and _TIME.search(name) and median(times) < 1:
-        kind = "s"  # without a unit: nobody writes so small a part of a millisecond
+        kind = "s"  # without a unit: nobody prints such a small fraction of a millisecond
     return f"elapsed_{kind}" if kind in ("ms", "s") and _rises(times) else kind
 
 
@@ -154,7 +153,7 @@ def _loss(shape: Shape, iteration: int) -> int | None:
 
 
 def _validation(shape: Shape) -> int | None:
-    """A number that is called a loss of validation."""
+    """A number named like a validation loss."""
     for index in range(len(shape.places)):
         if "loss" in (name := shape.name(index).lower()) and _OTHER_LOSS.search(shape.literals[index]):
             return index
@@ -167,8 +166,8 @@ def _validation(shape: Shape) -> int | None:
 
 
 def _pattern(shape: Shape, chosen: Mapping[int, str]) -> str:
-    """From the name of the first number to the unit of the last. What is between two of them is skipped where the
-    second has a name, else it is spelled out."""
+    """From the name of the first number to the unit of the last. Text between two numbers is skipped if the second has
+    a name; otherwise, it is spelled out."""
     pattern, last = "", -1
     for index in sorted(chosen):
         name = shape.named(index)
@@ -182,7 +181,7 @@ def _pattern(shape: Shape, chosen: Mapping[int, str]) -> str:
 
 
 def _spelled_out(shape: Shape, chosen: Mapping[int, str], first: int = 0) -> str:
-    """All literals and numbers from one number on, up to the last that is chosen."""
+    """All literals and numbers from `first` on, up to the last chosen number."""
     pattern, last = "", max(chosen)
     for index in range(first, last + 1):
         group = _group(chosen[index], shape.column(index)) if index in chosen else r"[\w.,:+-]+"
@@ -199,7 +198,7 @@ def _short(pattern: str) -> str:
 
 
 def _escaped(literal: str) -> str:
-    """With any white space for a blank, and any character for one that a shell or a terminal might change."""
+    """With any white space for a blank, and any character for one that a shell or terminal might change."""
     escaped = re.escape(" ".join(literal.split()))
     safe = "".join(each if " " <= each <= "~" and each != "'" else "." for each in escaped)
     return safe.replace("\\ ", r"\s+")
@@ -223,13 +222,13 @@ def _group(name: str, texts: Sequence[str]) -> str:
 
 
 def _finds(search: Search, shape: Shape, chosen: Mapping[int, str]) -> bool:
-    """Whether it finds in each line of a shape what stands there."""
+    """Whether it finds the right values in each line of a shape."""
     wanted = ({name: numbers[index] for index, name in chosen.items()} for numbers in shape.numbers)
     return all(search(line) == found for line, found in zip(shape.lines, wanted, strict=True))
 
 
 def _goes_back(search: Search, some: Sequence[str]) -> bool:
-    """Whether it finds iterations that do not rise: then it matches more than rows."""
+    """Whether it finds iterations that fall: then it matches more than rows."""
     found = [each["iteration"] for line in some if (each := search(line)) is not None]
     falls = sum(_whole(after) < _whole(before) for before, after in pairwise(found))
     return falls > (1 - _REGULAR) * len(found)
@@ -240,7 +239,7 @@ def _whole(text: str) -> int:
 
 
 def _searcher(pattern: str) -> tuple[Search, bool]:
-    """What tries a pattern, and whether it is quick on every line. Python's own is where RE2 is missing."""
+    """A function that tries a pattern, and whether it is fast on every line. Without RE2, it uses Python's `re`."""
     try:
         return compile_patterns((pattern,))[0].search, True
     except UsageError:

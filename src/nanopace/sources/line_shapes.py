@@ -1,13 +1,13 @@
-"""Lines that differ in their numbers only have one shape: its literals, and its numbers by column."""
+"""Lines that differ only in their numbers have the same shape: its literals, and its numbers by column."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-LONGEST_LINE = 500  # characters of one that may be a row
+LONGEST_LINE = 500  # characters of a line that may be a row
 _MOST_SHAPES = 500
-_SAMPLE = 400  # lines of a shape that are kept
+_SAMPLE = 400  # lines to keep per shape
 
 _NUMBER = re.compile(
     r"(?<![\w.])(?:\d{1,4}:\d\d(?::\d\d)?(?:\.\d{1,6})?(?![\w:])"  # a clock
@@ -18,7 +18,7 @@ _WORD_AFTER = re.compile(r"[A-Za-z]{1,12}(?:/[A-Za-z]{1,12})?(?![\w/])")
 
 
 class Shape:
-    """Lines that differ in their numbers only. Spaces beside a number do not count: they may pad it."""
+    """Lines that differ only in their numbers. Spaces next to a number do not count: they may be padding."""
 
     def __init__(self, line: str) -> None:
         self.example = line
@@ -35,7 +35,7 @@ class Shape:
         return [each[index] for each in self.numbers]
 
     def named(self, index: int) -> re.Match[str] | None:
-        """The word before a number, and the marks between them."""
+        """The word before a number, with the marks between them."""
         return _WORD_BEFORE.search(self.literals[index])
 
     def name(self, index: int) -> str:
@@ -44,19 +44,19 @@ class Shape:
         return found[1] if found else ""
 
     def unit(self, index: int) -> str:
-        """The word behind a number, unless it is the name of the next one."""
+        """The word after a number, unless it is the name of the next one."""
         behind = self.literals[index + 1]
         found = _WORD_AFTER.match(behind)
         names_next = found is not None and found[0] == behind.rstrip(":=") and index + 2 < len(self.literals)
         return found[0] if found and (self.glued[index] or not names_next) else ""
 
     def word_number(self, index: int) -> int:
-        """In which word of the line a number stands."""
+        """Which word of the line contains a number."""
         return len(self.example[: self.places[index] + 1].split())
 
 
 def find_shapes(some: Iterable[str]) -> list[Shape]:
-    """The most frequent first."""
+    """The shapes of these lines, most frequent first."""
     shapes: dict[str, Shape] = {}
     for line in some:
         key = "\0".join(" ".join(literal.split()) for literal in _NUMBER.sub("\0", line).split("\0"))

@@ -1,4 +1,4 @@
-"""A hint for a file that cannot be read: the line in it that looks most like a row."""
+"""A hint for a file that cannot be read: the line that looks most like a row."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-_MOST_LINES = 200_000  # that are looked at; a refusal is no reason to wait
+_MOST_LINES = 200_000  # to examine; a refusal should not take long
 _LONGEST_LINE = 2000  # characters of it
-_LONGEST = 100  # characters of a line that is quoted
+_LONGEST = 100  # characters of a line to quote
 
-# What a row has: a step, a loss, a time.
+# The parts of a row: a step, a loss, a time.
 _PARTS = (
     re.compile(r"(?i:\b(?:step|iter(?:ation)?|epoch))\W{0,3}\d"),
     re.compile(r"(?i:loss)\W{0,6}\d"),
@@ -21,8 +21,8 @@ _FEWEST_PARTS = 2
 
 
 def nearest_row(printed: Iterator[str], *, with_loss: bool = False) -> tuple[int, str]:
-    """Its number and its text, shortened; (0, "") where no line is near. `with_loss`: a step and a time are no row yet,
-    since this trainer prints both before its first one."""
+    """Its line number and text, shortened; (0, "") if no line is close. `with_loss`: a step and a time are not enough,
+    since this trainer prints both before its first row."""
     most, number, text = _FEWEST_PARTS - 1, 0, ""
     for at, line in enumerate(islice(printed, _MOST_LINES), start=1):
         line = line[:_LONGEST_LINE]
@@ -34,6 +34,6 @@ def nearest_row(printed: Iterator[str], *, with_loss: bool = False) -> tuple[int
 
 
 def shortened(text: str) -> str:
-    """In one line, and no longer than a message has room for."""
+    """The text on one line, short enough for a message."""
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,4 +1,4 @@
-"""What is said of a file that no format reads, where a --pattern would read it."""
+"""The message for a file that no format reads but a --pattern would."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nanopace.sources.guess import guess
 
 
 def offer_pattern(path: str, printed: Iterable[str]) -> NotALog | None:
-    """How the lines that look like rows could be read, if any do."""
+    """How to read the lines that look like rows, if there are any."""
     found = guess(printed)
     if found is None:
         return None

@@ -1,7 +1,7 @@
-"""Bytes from wherever a log is: a file, a compressed file, standard input, a directory full of them.
+"""Opens a log's bytes wherever they are: in a file, a compressed file, standard input, or a directory of logs.
 
-Everything is streamed. A compressed file is recognised by its first bytes, never by its name alone. A log that
-was compressed while it grew, or was cut, is read as far as it goes.
+Everything is streamed. A compressed file is recognised by its first bytes, never by its name alone. A log that was
+truncated, or compressed while it grew, is read as far as it goes.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from nanopace.sources.text import CHUNK, lines, looks_binary
 Source = str | Path | BinaryIO
 Progress = Callable[[int, int | None], object]
 
-_MOST_FILES = 20_000  # looked at in one directory tree
-MOST_BYTES = 64 << 20  # in which a row is looked for: speedruns print megabytes before their first one
-# Not looked into. A program or a page may quote a row, and is no log for that.
+_MOST_FILES = 20_000  # to examine in one directory tree
+MOST_BYTES = 64 << 20  # in which to search for a row: speedruns print megabytes before their first one
+# Files that are not opened. A program or a page may quote a row, but is not a log.
 _PROGRAMS_AND_PAGES = (".py", ".pyc", ".js", ".css", ".md", ".rst", ".html", ".ipynb", ".toml", ".yaml", ".yml", ".pdf")
 _LARGE = (".pt", ".pth", ".bin", ".safetensors", ".ckpt", ".npy", ".npz", ".parquet", ".arrow", ".pkl", ".so", ".zip")
 _NO_LOGS = frozenset((*_PROGRAMS_AND_PAGES, *_LARGE, ".png", ".jpg", ".gif", ".svg", ".tar", ".o"))
 
 
 class Opened:
-    """A log that is being read."""
+    """A log being read."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.chunks: Iterator[bytes] = iter(())
-        self.truncated = False  # compressed, and at its end before its log is; known when all chunks have been read
+        self.truncated = False  # compressed, and ends before its log does; known when all chunks have been read
 
 
 @contextmanager
 def open_log(source: Source, progress: Progress | None = None) -> Iterator[Opened]:
-    """The bytes of a log, decompressed, in chunks."""
+    """The decompressed bytes of a log, in chunks."""
     if isinstance(source, (str, Path)) and str(source) != "-":
         path = Path(source)
         with _open_file(path) as file:
@@ -51,7 +51,7 @@ def open_log(source: Source, progress: Progress | None = None) -> Iterator[Opene
             stream = file if file.seekable() else counted(file)
             yield _opened(_log_name(path), stream, str(path), size, progress)
     elif isinstance(source, (str, Path)):
-        if sys.stdin is None:  # as behind `<&-`
+        if sys.stdin is None:  # as after `<&-`
             raise InputError("standard input is closed; name a file or pipe in a log")
         yield _opened("stdin", counted(sys.stdin.buffer), "stdin", None, progress)
     else:
@@ -67,10 +67,10 @@ def _opened(name: str, file: io.BufferedReader, shown_name: str, size: int | Non
 
 
 def _log_name(path: Path) -> str:
-    """The file's name; for our ledgers, which all have the same one, with the directory's."""
+    """The file's name. Our ledgers all have the same one, so theirs includes the directory."""
     if path.suffix != ".jsonl":
         return path.name
-    from nanopace.ledger.file import LEDGER_FILE  # 40 ms, which other logs need not wait for
+    from nanopace.ledger.file import LEDGER_FILE  # takes 40 ms, which other logs do not need
 
     return f"{path.absolute().parent.name}/{path.name}" if path.name == LEDGER_FILE else path.name
 
@@ -78,13 +78,13 @@ def _log_name(path: Path) -> str:
 def find_logs(directory: str | Path) -> list[Path]:
     """The training logs in a directory and below it, by name. Hidden directories and links are left out.
 
-    A run of ours that has both a ledger and a printed log is found once, and so is one of Hugging Face's Trainer, which
-    writes its history into every checkpoint. Our checkpoints, and the ledgers that were set aside, are left out.
+    A run of ours with both a ledger and a printed log is found once. So is a run of Hugging Face's Trainer, which
+    writes its history to every checkpoint. Our checkpoints, and ledgers that were set aside, are left out.
     """
     from nanopace.files import walk
     from nanopace.ledger.file import LEDGER_FILE, SET_ASIDE
     from nanopace.sources.checkpoint_states import without_earlier_states
-    from nanopace.sources.same_run import identify, without_printed_copies  # brings the ledger along
+    from nanopace.sources.same_run import identify, without_printed_copies  # imports the ledger
 
     found: list[Path] = []
     left = _MOST_FILES
@@ -116,10 +116,10 @@ def _bytes_of(path: Path) -> Iterator[bytes]:
 
 
 def _head(path: Path) -> list[str] | None:
-    """The first lines of a log; None where no row is in sight, or nothing can be read."""
+    """The first lines of a log; None if there is no row nearby, or nothing can be read."""
     try:
         about = path.stat()
-        # Opening a pipe would wait for ever, and so would reading some that the kernel makes, which seem to be empty.
+        # Opening a pipe would wait forever, and so would reading some kernel files, which appear empty.
         if not stat.S_ISREG(about.st_mode) or not about.st_size:
             return None
         with open_log(path) as opened:
@@ -154,7 +154,7 @@ def _open_file(path: Path) -> io.BufferedReader:
 def _chunks(
     opened: Opened, file: io.BufferedReader, name: str, size: int | None, progress: Progress | None
 ) -> Iterator[bytes]:
-    """The decompressed bytes. `progress` gets the bytes of the file itself."""
+    """The decompressed bytes. `progress` is called with the bytes of the file itself."""
     out = 0
     try:
         stream = decompressed(file)
@@ -169,7 +169,7 @@ def _chunks(
     except EOFError:
         if not out:
             raise truncated(name) from None
-        opened.truncated = True  # what came before is a log all the same
+        opened.truncated = True  # what came before is still a log
     except (TooDenseError, MemoryError):
         raise InputError(
             "{path}: unpacks to more than {times} times its size, which no log does", path=name, times=DENSEST
@@ -189,12 +189,12 @@ def _chunks(
 
 
 def truncated(name: str) -> InputError:
-    """The error for a file without a single row."""
+    """The error for a truncated file without a single row."""
     return InputError("{path}: the compressed file is truncated before the first log row", path=name)
 
 
 def _unpacked(stream: BinaryIO) -> Iterator[bytes]:
-    """The decompressed bytes, up to the byte at which the decompressor gives up."""
+    """The decompressed bytes, up to the point where the decompressor fails."""
     parts: list[bytes] = []
     try:
         while part := stream.read1(CHUNK):  # type: ignore[attr-defined]  # every decompressor has it
@@ -211,5 +211,5 @@ def _unpacked(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _is_corrupt(error: Exception) -> bool:
-    """The decompressors' own errors, without importing the decompressors."""
+    """Whether it is an error of a decompressor, without importing the decompressors."""
     return type(error).__module__.partition(".")[0] in ("zlib", "_lzma", "lzma", "zstandard", "zstd")

@@ -6,19 +6,19 @@ import math
 
 
 def to_int(text: str) -> int:
-    """A whole number, with or without commas between its thousands."""
+    """An integer, with or without thousands separators."""
     return int(text.replace(",", ""))
 
 
 def nan_as_inf(loss: float | None) -> float | None:
-    """nan becomes infinity, so that None (no loss was printed) and a loss that is not finite stay apart."""
+    """Turn nan into infinity, to distinguish a loss that is not finite from a missing one (None)."""
     return loss if loss is None or math.isfinite(loss) else math.inf
 
 
 class RateBounds:
-    """The tokens of a step, by the printed tokens per second and the printed time.
+    """The tokens of a step, from the printed tokens per second and the printed time.
 
-    Both are rounded, so that each row only gives bounds; those of all rows together are narrow.
+    Both are rounded, so a single row only gives bounds; all rows together give narrow ones.
     """
 
     def __init__(self) -> None:
@@ -27,13 +27,13 @@ class RateBounds:
         self._high = math.inf
 
     def narrow(self, low: float, high: float, rows: int = 1) -> None:
-        """Rows that allow so many tokens."""
+        """Narrow the bounds by rows that allow tokens between `low` and `high`."""
         self._rows += rows
         self._low, self._high = max(self._low, low), min(self._high, high)
 
     @property
     def tokens(self) -> int | None:
-        """The roundest number that agrees with every row; None where there is none, or it is not precise."""
+        """The roundest number that agrees with every row; None if there is none, or it is not precise."""
         low, high = self._low, self._high
         if self._rows < 2 or not 0 < low <= high <= 1.01 * low:
             return None

@@ -1,4 +1,4 @@
-"""Prose that quotes a log: a README, an issue, a page of notes. It can be read; the report says that it is no log."""
+"""Detects prose that quotes a log: a README, an issue, notes. The report then says that it is not a log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FEWEST_WORDS = 6
 _OUTPUT = re.compile(r"(?i:warn|error|deprecat|download|install|wandb|require|traceback|file \")|[/\\]\w+[/\\]|<\|")
 _FEWEST_PROSE = 3  # lines
 _LEAST_SHARE = 0.05  # of the lines that are not blank
-_MOST_LINES = 20_000  # that are looked at: no page is longer
+_MOST_LINES = 20_000  # to examine: no page is longer
 
 
 class QuotationDetector:
@@ -22,7 +22,7 @@ class QuotationDetector:
         self._lines = 0  # that are not blank
         self._of_log = 0
         self._prose = 0
-        self._prose_before = 0  # the first line of the log
+        self._prose_before = 0  # prose before the first line of the log
         self._fences = 0
 
     def add(self, line: str, *, of_log: bool) -> None:
@@ -40,8 +40,8 @@ class QuotationDetector:
     def quoted(self) -> tuple[int, int] | None:
         """(lines of the log, lines of the file) if this is prose around a log; None if it is a log.
 
-        A log may hold prose too: samples of what the model writes. So some of it has to stand before the log; and
-        without code fences, which no trainer prints, it has to be the larger part.
+        A log may contain prose, too: samples of generated text. So some prose must come before the log and, without
+        code fences, which no trainer prints, prose must be the larger part.
         """
         if self._lines >= _MOST_LINES or self._prose < _FEWEST_PROSE:
             return None
@@ -51,7 +51,7 @@ class QuotationDetector:
 
 
 def _is_prose(line: str) -> bool:
-    """A sentence or two, a heading or something else of a page; not what programs print."""
+    """Whether it is a sentence or two, a heading or other markup, not program output."""
     if _OUTPUT.search(line):
         return False
     if _HEADING.match(line) or _MARKUP.search(line):

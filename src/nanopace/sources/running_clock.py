@@ -1,13 +1,13 @@
-"""Rows of a log whose clock runs on: the time of a row is that since the row before, without the evaluation between.
+"""Rows of a log with a running clock: a row's time is that since the previous row, without evaluations in between.
 
-A clock of whole seconds says 10 s, 11 s, 10 s of rows that all take 10.4 s, and their median is wrong by 4%. So rows
-that its seconds cannot tell apart are given their mean, over 200 s at most: that is known to 0.5%. What each of them
-took is known to half a second only, so each is that much off the mean, at random, and their scatter is what the clock
-leaves unknown. A row that took longer than that explains keeps its own time.
+A clock of whole seconds shows 10 s, 11 s, 10 s for rows that all take 10.4 s, so their median is off by 4%. Rows that
+its seconds cannot distinguish therefore get their mean, over at most 200 s: that is accurate to 0.5%. The time of each
+row is known only to half a second, so each deviates from the mean by up to that much, at random: the scatter shows what
+the clock leaves unknown. A row that took longer than this explains keeps its time.
 
-An evaluation is taken out of the rows' time where it is known how long it took: because the trainer says so, or because
-the row before it is of the same step. Else the next row contains it. So these formats declare that rows contain no
-evaluation, until there is one that they do.
+An evaluation is subtracted from the rows' time if its duration is known: because the trainer prints it, or because the
+row before it has the same step. Otherwise, the next row contains it. So these formats declare that rows contain no
+evaluation, until there is one that they do contain.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from nanopace.sources.build import RunBuilder
 
 MOST_STEPS = 10**12
 _MOST_S = 1e12
-_ENOUGH = 200  # times the resolution: rows that are taken together span no more
+_ENOUGH = 200  # times the resolution: the most that rows averaged together may span
 _MOST_WAITING = 4096  # rows
-_ALIKE = 2  # times the resolution: both ends of a row are known to one of it
+_ALIKE = 2  # times the resolution: both ends of a row are known to within one of it
 
 
 class _Row(NamedTuple):
     step: int
-    steps: int  # since the row before
+    steps: int  # since the previous row
     seconds: float
     loss: float | None
 
@@ -38,28 +38,28 @@ class _Evaluation(NamedTuple):
     val: float | None
     ms: float | None
     metric: Metric
-    after_row: bool  # of its own step: the next one contains it
+    after_row: bool  # of its own step: the next row contains it
 
 
 class RunningClock:
-    """Takes what a log says of its steps and its clock, and tells the builder of rows and evaluations.
+    """Takes steps and clock times from a log, and passes rows and evaluations to the builder.
 
-    `resolution_s` is 1 where the clock shows whole seconds, cut off, and 0 where it shows fractions. `starts_s` is what
-    it showed when the first step began; None where that is unknown, and with it the time of the first row.
+    `resolution_s` is 1 if the clock shows whole seconds, truncated, and 0 if it shows fractions. `starts_s` is what it
+    showed when the first step started; None if that, and so the time of the first row, is unknown.
     """
 
     def __init__(self, builder: RunBuilder, *, resolution_s: float = 0.0, starts_s: float | None = 0.0) -> None:
         self._builder = builder
         self._resolution_s = resolution_s
-        self._at_s = starts_s  # when the last row, or the evaluation behind it, ended
-        self._shown_s = starts_s or 0.0  # by the clock then
+        self._at_s = starts_s  # when the last row, or the evaluation after it, ended
+        self._shown_s = starts_s or 0.0  # what the clock showed then
         self._reached = 0  # the step of the last row
         self._waiting: list[_Row | _Evaluation] = []
         self._rows_wait = False
         self._waiting_s = 0.0
-        self._measured = False  # an evaluation
+        self._measured = False  # an evaluation's duration is known
         self._drawn = 1
-        self._timed = False  # a row of this run
+        self._timed = False  # this run has a row with a time
         self._restarted = False
         self._begins = -1  # the step of the run's first row; -1 before it
 
@@ -68,7 +68,7 @@ class RunningClock:
         return self._begins >= 0
 
     def restart(self, starts_s: float | None = 0.0) -> None:
-        """Another process: its clock begins anew."""
+        """Start another process: its clock starts again."""
         self.flush()
         if self._any:
             self._builder.begin_process(fresh=False)
@@ -91,7 +91,7 @@ class RunningClock:
             self._first(step, at_s, loss)
             return
         if self._reached == self._begins and step - self._begins < self._begins:
-            # The log begins in the middle: how many steps the first time covers, is unknown.
+            # The log starts in the middle, so the number of steps that the first time covers is unknown.
             self._waiting = [each for each in self._waiting if isinstance(each, _Evaluation)]
             self._waiting_s = 0.0
         seconds = max(0.0, at_s - self._at_s)
@@ -111,7 +111,7 @@ class RunningClock:
         ms: float | None = None,
         metric: Metric = "loss",
     ) -> None:
-        """An evaluation after a step, that took `ms`, or had ended when the clock showed `at_s`. One without a loss is
+        """An evaluation after a step, which took `ms` or had ended when the clock showed `at_s`. Without a loss, it is
         of another data set, and only its time counts."""
         if not 0 <= step < MOST_STEPS or (ms is not None and not 0 <= ms < 1000 * _MOST_S):
             return
@@ -127,7 +127,7 @@ class RunningClock:
             self.flush()
 
     def flush(self) -> None:
-        """Give the builder the rows that wait, and the evaluations between them."""
+        """Pass on the waiting rows, and the evaluations between them."""
         rows = [each for each in self._waiting if isinstance(each, _Row)]
         alike, per_step = _alike(rows, _ALIKE * self._resolution_s)
         unknown = iter(self._unknown_s(len(alike)))
@@ -144,7 +144,7 @@ class RunningClock:
         self._rows_wait, self._waiting_s = False, 0.0
 
     def _tell(self, step: int, seconds: float, loss: float | None) -> None:
-        """A row; where no time has passed so far, by what the clock shows, one without a time."""
+        """Pass on a row; without a time, if the clock has not advanced yet."""
         if seconds > 0:
             self._builder.row(Row(step, 1000 * seconds, loss))
             self._timed = True
@@ -162,16 +162,16 @@ class RunningClock:
             self._builder.span(Span("evaluation", step, ms))
 
     def _unknown_s(self, rows: int) -> list[float]:
-        """For each row what the clock leaves unknown: up to half of its resolution, and nothing in all."""
+        """For each row, a random deviation within the clock's resolution: up to half of it, and zero in sum."""
         drawn = []
         for _ in range(rows):
-            self._drawn = self._drawn * 16807 % (2**31 - 1)  # Park and Miller's: the same for the same log
+            self._drawn = self._drawn * 16807 % (2**31 - 1)  # Park and Miller's generator: the same for the same log
             drawn.append(self._resolution_s * (self._drawn / (2**31 - 1) - 0.5))
         mean = sum(drawn) / rows if rows else 0.0
         return [each - mean for each in drawn] if rows > 1 else [0.0] * rows
 
     def _first(self, step: int, at_s: float, loss: float | None) -> None:
-        """The first row of a process. Where the start of its clock is unknown, it has no time, and is left out."""
+        """The first row of a process. If the start of its clock is unknown, so is its time, and it is left out."""
         self.flush()
         if self._at_s is not None:
             self._tell(step, at_s - self._at_s, loss)
@@ -181,7 +181,7 @@ class RunningClock:
 
 
 def _alike(rows: list[_Row], most_s: float) -> tuple[set[int], float]:
-    """The steps of rows that the clock cannot tell apart, and what they took per step."""
+    """The steps of rows that the clock cannot distinguish, and their time per step."""
     if not rows or not most_s:
         return set(), 0.0
     usual = median([row.seconds / row.steps for row in rows])

@@ -1,4 +1,4 @@
-"""From a log, wherever it is and whoever wrote it, to Runs."""
+"""Turns logs of any trainer, wherever they are, into Runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nanopace.sources.text import CHUNK, lines, looks_binary, width_of
 
 __all__ = ["find_logs", "open_runs"]
 
-BULK_BYTES = 16 * CHUNK  # from here on numpy is worth its import, and rows are folded
+BULK_BYTES = 16 * CHUNK  # from here on, numpy is worth its import, and rows are folded
 
 
 def open_runs(
@@ -40,9 +40,9 @@ def open_runs(
 ) -> list[Run]:
     """All runs in a log: a path, "-" for standard input, a binary file, or a directory, which stands for its logs.
 
-    `config` is a nanoGPT config file, `overrides` and `gpu` are facts that a person adds, and `patterns` expressions
-    that read a log of any kind (see formats/pattern.py). `progress` is called with the bytes read and, where it is
-    known, their total.
+    `config` is a nanoGPT config file, `overrides` and `gpu` are facts that the user adds, and `patterns` are
+    expressions that read any other log (see formats/pattern.py). `progress` is called with the bytes read and their
+    total, if known.
     """
     knobs = None
     if config is not None:
@@ -63,7 +63,7 @@ def open_runs(
 def _read_all(directory: Path, progress: Progress | None) -> list[Run]:
     runs: list[Run] = []
     for log in group_rank_files(find_logs(directory)):
-        with suppress(InputError):  # looked like one from its beginning
+        with suppress(InputError):  # it only looked like a log at its beginning
             if isinstance(log, RankFiles):
                 runs += read_ranks(log, lambda source: _read(source, progress))
             else:
@@ -101,7 +101,7 @@ def _read(source: Source, progress: Progress | None) -> list[Run]:
 
 
 def _read_by(patterns: Sequence[str], source: Source, progress: Progress | None) -> list[Run]:
-    """By the expressions of --pattern, whatever the log looks like."""
+    """Read with the expressions of --pattern, whatever the log looks like."""
     from nanopace.sources.formats.pattern import compile_patterns
     from nanopace.sources.formats.pattern_reader import PatternReader
     from nanopace.sources.nearest_row import shortened
@@ -142,7 +142,7 @@ def _read_lines(
 
 
 def _head(log: Opened) -> tuple[list[bytes], Detector]:
-    """The beginning of a log, up to its first row if that is not too far, and the detector that has seen it."""
+    """The beginning of a log, up to its first row if that is not too far, and the detector that has examined it."""
     head, detector, size = [], Detector(), 0
     for chunk in log.chunks:
         head.append(chunk)
@@ -158,14 +158,14 @@ def _head(log: Opened) -> tuple[list[bytes], Detector]:
 
 
 def _of_one(printed: Iterable[Printed], ranks: Ranks | None, builder: RunBuilder) -> Iterable[Printed]:
-    """The lines of one process, where several printed into the log."""
+    """The lines of one process, if several printed to the log."""
     if ranks is not None:
         printed = of_one_rank(printed, ranks, builder)
     return of_one_process(printed, builder)
 
 
 def _is_of_one_process(chunk: bytes, format: LogFormat) -> bool:
-    """Whether one process alone seems to have printed a long log, by its beginning."""
+    """Whether a single process seems to have printed a long log, judging by its beginning."""
     if not format.row_start:
         return True
     tried = RunBuilder("", format)
@@ -182,17 +182,17 @@ def _feed(reader: LineReader, printed: Iterable[Printed], around: QuotationDetec
 
 
 def _consumed(chunks: list[bytes]) -> Iterator[bytes]:
-    """The chunks, each freed when it has been read."""
+    """The chunks, each freed after it has been read."""
     chunks.reverse()
     while chunks:
         yield chunks.pop()
 
 
-# --- what is no log --------------------------------------------------------------------------------------------------
+# --- files that are not logs -----------------------------------------------------------------------------------------
 
 
 def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: Detector, log: Opened) -> InputError:
-    """The error that says why a file cannot be read, by what is in it."""
+    """The error that says why a file cannot be read, depending on its contents."""
     from nanopace.sources.nearest_row import nearest_row
     from nanopace.sources.offer import offer_pattern
 
@@ -216,7 +216,7 @@ def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: D
             count=builder.evaluations_seen,
         )
     number, text = nearest_row((line for line, _ in lines(head)), with_loss=detector.format is not None)
-    if text and not detector.has_row:  # a row that is there was cut off
+    if text and not detector.has_row:  # if there is a row, it was cut off
         return NotALog(
             "{path}: no line has a step and a time; the closest is line {line}: {text}",
             path=path,

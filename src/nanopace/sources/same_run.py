@@ -1,4 +1,4 @@
-"""A run of ours that a directory holds twice: as its ledger, and as the log of what it printed."""
+"""Detects a run of ours that a directory contains twice: as its ledger, and as its printed log."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from nanopace.sources.formats.nanopace_log import HEADER
 
 
 class Identity(NamedTuple):
-    """How a log of ours names its run."""
+    """How one of our logs names its run."""
 
     is_ledger: bool
     out_dir: str | None
 
 
 def identify(head: Iterable[str]) -> Identity | None:
-    """By the first lines of a log; None where it is no log of ours, or its beginning is cut off."""
+    """The identity in the first lines of a log; None if it is not one of ours, or its start is missing."""
     for line in head:
         if '"event"' in line and (event := _run_event(line)) is not None:
             out_dir = event.config.get("out_dir")
@@ -32,16 +32,16 @@ def identify(head: Iterable[str]) -> Identity | None:
 
 
 def _run_event(line: str) -> RunEvent | None:
-    with suppress(InputError):  # of a newer version: whoever reads it will say so
+    with suppress(InputError):  # of a newer version: reading it will report that
         return next((event for event in EventReader().read(line) if isinstance(event, RunEvent)), None)
     return None
 
 
 def without_printed_copies(logs: Mapping[Path, Identity | None]) -> list[Path]:
-    """The logs of one directory, without printed logs of runs that have their ledger here.
+    """The logs of one directory, without printed logs of runs whose ledger is here.
 
-    It is the same run if both name the same out_dir: neither a renamed directory nor another run's log beside a ledger
-    is mistaken for it.
+    Both must name the same out_dir. So neither a renamed directory nor another run's log next to a ledger is mistaken
+    for the same run.
     """
     with_ledger = {each.out_dir for each in logs.values() if each is not None and each.is_ledger}
     return [

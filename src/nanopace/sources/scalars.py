@@ -1,4 +1,4 @@
-"""Numbers of JSON, of a printed dict or of a table: whatever they are, a finite float, infinity for nan, or None."""
+"""Numbers from JSON, a printed dict or a table, as a float: infinity for nan, None for anything else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _LONGEST = 40  # characters of a number
 
 
 def to_number(value: object) -> float | None:
-    """A number, or a text that is one; None is none, and so is True."""
+    """A number, or a string that is one. None and True are not numbers."""
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float, str))
@@ -23,6 +23,6 @@ def to_number(value: object) -> float | None:
 
 
 def to_count(value: object) -> int | None:
-    """A whole number from 0 on that a counter may have reached."""
+    """A non-negative integer that a counter may have reached."""
     number = to_number(value)
     return int(number) if number is not None and 0 <= number < 1e12 and number == int(number) else None

@@ -1,8 +1,8 @@
-"""Terminal debris: from the bytes of a log to the lines that a trainer printed.
+"""Removes terminal debris: turns the bytes of a log into the lines that a trainer printed.
 
-Logs are piped, teed, and copied out of terminals. What is taken away here: colours and cursor movements, echoed cursor
-keys, carriage returns, control characters, bytes that are no UTF-8 (and the zero bytes of UTF-16). Nothing that a
-trainer printed is lost: what a carriage return overwrote becomes a line of its own.
+Logs are piped, teed, and copied out of terminals. This removes colours and cursor movements, echoed cursor keys,
+carriage returns, control characters, and bytes that are not UTF-8 (and the zero bytes of UTF-16). Nothing that a
+trainer printed is lost: text that a carriage return overwrote becomes a separate line.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import AnyStr
 
-LONGEST_LINE = 64 * 1024  # of a longer one, its beginning and its end are kept
+LONGEST_LINE = 64 * 1024  # of a longer one, the beginning and the end are kept
 CHUNK = 1 << 20
 
 _DEBRIS = re.compile(
@@ -25,28 +25,28 @@ _SUSPECT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufeff]|\^\[")
 
 
 def clean(text: str) -> str:
-    """Without the debris; line ends stay."""
+    """The text without debris. Line ends stay."""
     return _DEBRIS.sub("", text) if _SUSPECT.search(text) else text
 
 
 def unify_line_ends(data: bytes) -> bytes:
-    """CRLF and lone carriage returns as newlines."""
+    """Turn CRLF and lone carriage returns into newlines."""
     if b"\r" not in data:
         return data
     while b"\r\r" in data:
-        data = data.replace(b"\r\r", b"\r")  # Windows consoles and tee in a row write several
+        data = data.replace(b"\r\r", b"\r")  # Windows consoles combined with tee write several
     return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
 def whole_lines(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """The same bytes in blocks of whole lines, with unified line ends; the last block may lack its line's end.
+    """The same bytes in blocks of complete lines, with unified line ends. The last block may lack its line end.
 
-    Gives (block, whether it ends with a line end). However long a line is, only LONGEST_LINE bytes of it are held.
+    Yields (block, whether it ends with a line end). However long a line is, only LONGEST_LINE bytes of it are kept.
     """
     rest = b""
     for chunk in chunks:
         data = rest + chunk
-        # A carriage return at the very end may be half of a CRLF: it waits for what follows.
+        # A carriage return at the very end may be half of a CRLF, so it waits for what follows.
         cut = max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
         if cut:
             yield unify_line_ends(data[:cut]), True
@@ -58,7 +58,7 @@ def whole_lines(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[tuple[str, bool]]:
-    """The clean lines of a log; False with the last one if it has no line end and may therefore be cut."""
+    """The clean lines of a log, each with True; False for a last line without a line end, which may be incomplete."""
     for block, ended in whole_lines(chunks):
         found = clean(block.decode("utf-8", "replace")).split("\n")
         if ended:
@@ -68,12 +68,12 @@ def lines(chunks: Iterable[bytes]) -> Iterator[tuple[str, bool]]:
 
 
 def width_of(printed: Iterable[str]) -> int:
-    """The width of the terminal that broke these lines, if one did: no line is longer, so it is the longest's."""
+    """The width of the terminal that wrapped these lines, if one did: that of the longest line."""
     return max(map(len, printed), default=0)
 
 
 def looks_binary(data: bytes) -> bool:
-    """Not text in any encoding that a log comes in."""
+    """Whether it is not text in any encoding of logs."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return False
     odd = len(data) - len(data.translate(None, bytes([*range(9), *range(14, 27), *range(28, 32), 127])))
@@ -82,7 +82,7 @@ def looks_binary(data: bytes) -> bool:
 
 
 def _shortened(line: AnyStr) -> AnyStr:
-    """The beginning and the end of a line that is too long: what a trainer prints is short, and is at one of them."""
+    """The beginning and end of a line that is too long: what a trainer prints is short, and at one of them."""
     if len(line) <= LONGEST_LINE:
         return line
     return line[: LONGEST_LINE // 2] + line[-LONGEST_LINE // 2 :]

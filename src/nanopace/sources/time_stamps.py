@@ -1,4 +1,4 @@
-"""The time stamps that loggers and clusters put before a line."""
+"""Reads the time stamps that loggers and clusters put before a line."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _STAMP = re.compile(
 
 
 class Stamps:
-    """Reads the stamps of a log in its order: where they name no day, midnight is noticed."""
+    """Reads the time stamps of a log in order: without a date, it detects midnight."""
 
     def __init__(self) -> None:
         self._days = 0.0
         self._last = 0.0
 
     def read(self, prefix: str) -> float | None:
-        """Seconds since any fixed moment, from what stands before a row; None where that is no time."""
+        """Seconds from an arbitrary zero, from the text before a row; None if that is not a time."""
         found = _STAMP.match(prefix)
         if found is None:
             return None
@@ -35,7 +35,7 @@ class Stamps:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Days since a fixed one, by the calendar; datetime would take longer to import than to use."""
-    if month <= 2:  # a year begins in March, so that the odd day is its last
+    """Days since a fixed date. Importing datetime would take longer than using it."""
+    if month <= 2:  # years start in March here, so that the leap day is the last one
         year, month = year - 1, month + 12
     return 365 * year + year // 4 - year // 100 + year // 400 + (153 * (month - 3) + 2) // 5 + day

@@ -1,4 +1,4 @@
-"""A trace of torch's profiler, read and summed up: what the GPU computed, and what it waited for when it did nothing.
+"""Summaries of torch.profiler traces: what the GPU computed, and what it waited for when idle.
 
-read.py takes the JSON apart, kernels.py gives each kernel its class, summary.py adds them up. No torch is needed.
+read.py parses the JSON, kernels.py classifies each kernel, summary.py adds them up. Nothing here needs torch.
 """

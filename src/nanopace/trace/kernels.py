@@ -1,4 +1,4 @@
-"""What a kernel does, by its name: libraries, torch and compilers each have their own way to call them."""
+"""Classifies kernels by name: libraries, torch and compilers each have their naming scheme."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Class = Literal[
     "other",
 ]
 
-# The first that matches counts. A compiled kernel is named after all that was fused into it: what costs most is first.
+# The first match counts. A compiled kernel's name lists all that was fused into it, so the most expensive comes first.
 _PATTERNS: tuple[tuple[Class, str], ...] = (
     ("communication", r"nccl|all_?reduce|all_?gather|reduce_?scatter"),
     ("attention", r"flash|fmha|attention|attn|sdpa"),
@@ -41,6 +41,6 @@ _CLASSES = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in
 
 @cache
 def class_of(name: str) -> Class:
-    """The class of a kernel, or "other" where its name says nothing."""
+    """The class of a kernel, or "other" if its name is not known."""
     short = name[:500]
     return next((each for each, pattern in _CLASSES if pattern.search(short)), "other")

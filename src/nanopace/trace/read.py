@@ -1,4 +1,4 @@
-"""From the JSON that torch.profiler exports to the work of each GPU, and the calls that asked for it."""
+"""Reads the JSON that torch.profiler exports: the work of each GPU, and the calls that launched it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, cast
 from nanopace.errors import InputError, NotALog
 from nanopace.sources.opening import open_log
 
-_LARGEST = 1 << 30  # bytes of JSON: a window of some steps has a hundredth of that
-_OPENING = 1 << 16  # bytes in which a trace shows what it is
+_LARGEST = 1 << 30  # bytes of JSON: a window of a few steps has a hundredth of that
+_OPENING = 1 << 16  # bytes at the start that show whether it is a trace
 _ON_THE_CARD = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "copy"}  # by category
 _CALLS = ("cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver")
 _STEP = "ProfilerStep#"
@@ -26,20 +26,20 @@ class Work(NamedTuple):
     end: float
     stream: int
     is_copy: bool
-    asked: float | None  # when the host's call that launched it began; None: no such call is in the trace
+    asked: float | None  # when the host's launch call began; None: the trace does not contain the call
 
 
 class Trace(NamedTuple):
-    """What one file holds."""
+    """The contents of one file."""
 
     name: str
-    devices: Mapping[int, str]  # names of the GPUs, by number
-    work: Mapping[int, list[Work]]  # by GPU, in the order of their beginning
-    steps: tuple[tuple[float, float], ...]  # begin and end of each step that the profiled program marked
+    devices: Mapping[int, str]  # names of the GPUs, by index
+    work: Mapping[int, list[Work]]  # by GPU, sorted by start
+    steps: tuple[tuple[float, float], ...]  # start and end of each step that the profiled program marked
 
 
 def is_trace(path: str) -> bool:
-    """Whether a file is one. Traces are called *.json, so no log is opened for this."""
+    """Whether a file is a trace. Traces are named *.json, so other files are not opened."""
     if not path.removesuffix(".gz").endswith(".json"):
         return False
     try:
@@ -96,7 +96,7 @@ def _is_timed(event: Mapping[str, Any]) -> bool:
 
 
 def _calls(events: list[dict[str, Any]]) -> dict[int, float]:
-    """When each call of the host began, by its number. What is missing has the number -1."""
+    """When each host call began, by correlation id."""
     calls = (each for each in events if str(each.get("cat")).lower() in _CALLS)
     found = {_int(_about(each).get("correlation")): float(each["ts"]) for each in calls}
     found.pop(-1, None)
@@ -119,7 +119,7 @@ def _devices(document: Mapping[str, Any]) -> dict[int, str]:
 
 
 def _steps(events: list[dict[str, Any]]) -> tuple[tuple[float, float], ...]:
-    """Each step once: it is marked on the host's track, and in some versions on the GPU's as well."""
+    """Each step once: it is marked on the host's track and, in some versions, also on the GPU's."""
     spans = {}
     for event in events:
         if str(event.get("name")).startswith(_STEP) and str(event.get("cat")).lower() != "gpu_user_annotation":

@@ -1,10 +1,10 @@
-"""What a GPU did in the window of a trace, and what it waited for when it did nothing.
+"""What a GPU did during a trace, and what it waited for when idle.
 
-Idle time is a gap in which no stream has work. Why it is there shows in what ends it:
+Idle time is a gap in which no stream has work. The work that ends the gap shows the reason:
 
-host   the host had not asked for that work yet when the GPU ran dry: Python, a small model, a loss that is read
-copy   the work was asked for, and a copy between host and GPU was the last before it: input, or results
-wait   the work was asked for in time, and still did not begin: it waits for an event, or the GPU takes a moment
+host   when the GPU ran out of work, the host had not launched it yet: Python, a small model, a loss being read
+copy   it was launched in time, and the work before it, or this work, is a copy between host and GPU: inputs or results
+wait   it was launched in time but did not start: it waits for an event, or the GPU takes a moment
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from nanopace.trace.kernels import Class, class_of
 from nanopace.trace.read import Trace, Work
 
-MOST_NAMES = 3  # of kernels that are shown for a class
+MOST_NAMES = 3  # kernels to show for each class
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,10 @@ class KernelClass:
     """All kernels of a class."""
 
     name: Class
-    busy_ms: float  # added up; where streams overlap, more than the wall clock
-    share: float  # of all that the kernels took
+    busy_ms: float  # sum; if streams overlap, more than the wall clock
+    share: float  # of the time of all kernels
     count: int
-    kernels: tuple[tuple[str, float], ...]  # those that took most, with their ms
+    kernels: tuple[tuple[str, float], ...]  # the longest, with their ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,13 @@ class TraceSummary:
     trace: str
     device: int
     device_name: str | None
-    window_ms: float  # from the beginning of its first work to the end of its last
-    busy_ms: float  # of it, with at least one stream at work
+    window_ms: float  # from the start of its first work to the end of its last
+    busy_ms: float  # time with at least one busy stream
     idle_host_ms: float
     idle_copy_ms: float
     idle_wait_ms: float
-    steps: int | None  # None: the program marked none
-    classes: tuple[KernelClass, ...]  # the largest first
+    steps: int | None  # None: the program marked no steps
+    classes: tuple[KernelClass, ...]  # largest first
     launches: int
 
     @property
@@ -56,7 +56,7 @@ class TraceSummary:
 
 
 def summarise(trace: Trace) -> list[TraceSummary]:
-    """One for each GPU that did something."""
+    """A summary for each GPU that did any work."""
     return [_of_gpu(trace, device, work) for device, work in sorted(trace.work.items())]
 
 
@@ -86,7 +86,7 @@ def _of_gpu(trace: Trace, device: int, work: Sequence[Work]) -> TraceSummary:
 
 
 def _cause(begin: float, following: Work, last: Work) -> str:
-    """Why a gap that begins there lasted until the following work."""
+    """Why the gap from `begin` to the following work occurred."""
     if following.asked is not None and following.asked > begin:
         return "host"
     return "copy" if last.is_copy or following.is_copy else "wait"
@@ -96,7 +96,7 @@ def _classes(work: Sequence[Work]) -> tuple[KernelClass, ...]:
     names: Counter[str] = Counter()
     counts: Counter[Class] = Counter()
     for each in work:
-        names[each.name] += round(1000 * (each.end - each.begin))  # nanoseconds: whole numbers add up exactly
+        names[each.name] += round(1000 * (each.end - each.begin))  # nanoseconds, because integers add up exactly
         counts[class_of(each.name)] += 1
     kernels: defaultdict[Class, list[tuple[str, float]]] = defaultdict(list)
     for name, nanoseconds in names.most_common():

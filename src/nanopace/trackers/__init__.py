@@ -1,5 +1,5 @@
-"""Figures to the tools that people look at runs with: W&B, TensorBoard, Trackio, MLflow.
+"""Sends figures to W&B, TensorBoard, Trackio and MLflow.
 
-Each tool has a module that knows its library and nothing else. The trainer sends to them while it trains
-(sending.py, which cannot stop it); `nanopace export` hands over a run that is done.
+Each tool has a module that deals only with its library. The trainer sends figures during training (through sending.py,
+which cannot stop it); `nanopace export` sends a finished run.
 """

@@ -1,4 +1,4 @@
-"""Figures on their way to a tracker, in a thread of their own: a tracker may hang or fail, and training goes on."""
+"""Sends figures to a tracker in a separate thread: if the tracker hangs or fails, training continues."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import NamedTuple
 from nanopace.errors import Message
 from nanopace.trackers.tracker import Heading, Tracker
 
-MOST_WAITING = 10_000  # figures of steps; what comes while as many wait is left out
-PATIENCE_S = 30.0  # at the end of a run
+MOST_WAITING = 10_000  # steps' figures that may wait; any more are dropped
+PATIENCE_S = 30.0  # how long to wait at the end of a run
 
 
 class _Figures(NamedTuple):
@@ -20,7 +20,7 @@ class _Figures(NamedTuple):
 
 
 class Sending:
-    """One tracker, opened and fed beside the run. `say` gets a line where a person should know something."""
+    """One tracker, opened and fed in the background. `say` is called with messages for the user."""
 
     def __init__(self, name: str, tracker: Tracker, heading: Heading, say: Callable[[str], None]) -> None:
         self._name, self._tracker, self._heading, self._say = name, tracker, heading, say
@@ -31,7 +31,7 @@ class Sending:
         self._thread.start()
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:
-        """Never waits."""
+        """Queue the figures. Never waits."""
         self._pass_on()
         if not self._thread.is_alive():
             return
@@ -41,7 +41,7 @@ class Sending:
             self._left_out += 1
 
     def finish(self, patience_s: float = PATIENCE_S) -> None:
-        """All figures are kept, or it is said that they are not."""
+        """Wait until all figures are sent, or report that some are missing."""
         if self._thread.is_alive():
             try:
                 self._waiting.put(None, timeout=patience_s)
@@ -74,14 +74,14 @@ class Sending:
             while (each := self._waiting.get()) is not None:
                 self._tracker.log(each.step, each.figures, None)
             self._tracker.close()
-        except BaseException as error:  # somebody else's library: SystemExit, too, has been seen
+        except BaseException as error:  # someone else's library: even SystemExit has occurred
             reason = " ".join(str(error).split()) or type(error).__name__
             self._said.put(
                 Message("{tracker}: {reason}; training continues without it", tracker=self._name, reason=reason[:200])
             )
 
     def _pass_on(self) -> None:
-        """What the thread has to say, from the thread that trains: displays expect only that one."""
+        """Report the thread's messages from the training thread: displays expect only that one."""
         while True:
             try:
                 self._say(self._said.get_nowait())

@@ -1,4 +1,4 @@
-"""MLflow, at the tracking URI that the environment names."""
+"""MLflow, at the tracking URI from the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorBoard's event files, written by its own library; torch is not needed."""
+"""TensorBoard's event files, written by TensorBoard's library, without torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from nanopace.errors import Message
 from nanopace.trackers.tracker import Heading
 
-_FLUSH_S = 10  # what a kill may cost; the library would wait for two minutes
+_FLUSH_S = 10  # what a kill may lose; the library's default is two minutes
 
 
 class ToTensorBoard:

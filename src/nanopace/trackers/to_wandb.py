@@ -1,4 +1,4 @@
-"""Weights & Biases, under nanoGPT's names. Without an account or a network the run is kept on this disk."""
+"""Weights & Biases, with nanoGPT's names. Without an account or a network, the run is stored on this machine."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class ToWandb:
             self._wandb.init(**known)
             return None
         try:
-            online = self._has_key()  # without one it would ask, and wait for an answer
+            online = self._has_key()  # without a key, it would ask and wait for an answer
             self._wandb.init(**known, mode="online" if online else "offline")
-        except Exception:  # of whatever kind: the network may be down, or the key be wrong
+        except Exception:  # anything: the network may be down, or the key wrong
             self._wandb.init(**known, mode="offline")
-        return None  # it says itself where the run is, and how to send it later
+        return None  # it prints where the run is, and how to send it later
 
     def log(self, step: int, figures: Mapping[str, float], at_s: float | None) -> None:
         stamp = {} if at_s is None else {"_timestamp": at_s}

@@ -1,4 +1,4 @@
-"""What every tracker can do, and which there are."""
+"""The interface of a tracker, and the list of all trackers."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ TRACKERS: Mapping[str, str] = {
 
 
 class Heading(NamedTuple):
-    """What a tracker shows above the figures of a run."""
+    """What a tracker shows at the top of a run."""
 
     project: str
     name: str
     config: Mapping[str, Value]
-    directory: Path  # for those that write files of their own
+    directory: Path  # for trackers that write files
 
 
 class Tracker(Protocol):
-    """One run in one tool. Any method may fail in any way: these are other people's libraries."""
+    """One run in one tool. Any method may raise anything: these are other people's libraries."""
 
     def open(self, heading: Heading) -> str | None:
-        """Begin a run; a sentence for whoever watches, if there is something to say."""
+        """Start a run. Return a message for the user, if there is one."""
 
     def log(self, step: int, figures: Mapping[str, float], at_s: float | None) -> None:
-        """Figures of one step; `at_s` is when, as time.time() counts, None for now."""
+        """Record the figures of one step. `at_s` is the time as in time.time(); None: now."""
 
     def close(self) -> None:
-        """All figures are kept."""
+        """Make sure that all figures are stored."""
 
 
 def make_tracker(name: str, flag: str) -> Tracker:
-    """The tracker of that name, which `flag` asked for. Its library is looked for now, not when training has begun."""
+    """The tracker called `name`, which `flag` asked for. A missing library is an error now, not during training."""
     if name not in TRACKERS:
         near = nearest(name, TRACKERS)
         if near is not None:

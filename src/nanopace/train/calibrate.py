@@ -1,8 +1,8 @@
-"""What this machine's matrix products really reach: `python -m nanopace.train.calibrate`, a process of its own.
+"""Measures how fast matrix products really are here: `python -m nanopace.train.calibrate`, in its own process.
 
-The peak of a data sheet is that of a clock which a card under load may not keep, and of matrices larger than a model's.
-So products are timed: a large square one for some seconds, while clocks and what holds them back are read, and those of
-the model, each forward and in both backward forms. hardware/calibration.py reads what is kept.
+A data sheet's peak assumes a clock that a card may not hold under load, and matrices larger than a model's. So this
+module times products: a large square one for a few seconds, while it reads the clocks and the reasons for throttling,
+then the model's, each forward and in both backward forms. hardware/calibration.py reads the stored result.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _SQUARE = {"cuda": 8192, "cpu": 1024}
 _SENSED_EVERY_S = 0.25
 _FEWEST = 3
 
-Size = tuple[int, int, int]  # rows, what is summed over, columns
+Size = tuple[int, int, int]  # rows, inner dimension, columns
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The products of one kind in a step of the model, and how often each is done."""
+    """One kind of matrix product in the model's step, and how often it occurs."""
 
     name: str
     sizes: tuple[Size, ...]
@@ -41,7 +41,7 @@ class Work:
 
 
 def products(n_layer: int, n_embd: int, vocab_size: int, rows: int) -> tuple[Work, ...]:
-    """All linear layers of a GPT."""
+    """The matrix products of a GPT's linear layers."""
     layers = {
         "qkv": (n_embd, 3 * n_embd, n_layer),
         "out": (n_embd, n_embd, n_layer),
@@ -58,7 +58,7 @@ def products(n_layer: int, n_embd: int, vocab_size: int, rows: int) -> tuple[Wor
 def calibrate(
     machine: Machine, dtype: str, n_layer: int, n_embd: int, vocab_size: int, rows: int, seconds: float
 ) -> dict[str, object]:
-    """Half of the time for the square, half for the model's products."""
+    """Spend half of `seconds` on the square product, half on the model's."""
     begin, device, kind = time.monotonic(), machine.device, getattr(torch, dtype)
     sensed: list[GpuEvent] = []
     side = _SQUARE["cuda" if device.type == "cuda" else "cpu"]
@@ -97,7 +97,7 @@ def _flops(size: Size) -> float:
 
 
 def _rate(size: Size, device: torch.device, dtype: torch.dtype, seconds: float) -> float:
-    """FLOP/s of one product, again and again for so long."""
+    """FLOP/s of one product, repeated for `seconds`."""
     rows, inner, columns = size
     left = torch.randn((rows, inner), device=device, dtype=dtype)
     right = torch.randn((inner, columns), device=device, dtype=dtype)
@@ -106,14 +106,14 @@ def _rate(size: Size, device: torch.device, dtype: torch.dtype, seconds: float) 
     def multiply() -> None:
         torch.mm(left, right, out=out)
 
-    seconds_of(multiply, 1, device)  # libraries load, and choose
+    seconds_of(multiply, 1, device)  # lets the libraries load and choose an algorithm
     once = seconds_of(multiply, _FEWEST, device) / _FEWEST
     count = max(_FEWEST, int(seconds / once))
     return _flops(size) * count / seconds_of(multiply, count, device)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Device, dtype, layers, width, vocabulary, rows, seconds: measure, and keep it."""
+    """Measure and store. Arguments: device, dtype, layers, width, vocabulary, rows, seconds."""
     device, dtype, *numbers, seconds = arguments
     n_layer, n_embd, vocab_size, rows = map(int, numbers)
     machine = find_machine(device)

@@ -1,7 +1,7 @@
-"""Whether torch, the card and the compiler work here: `python -m nanopace.train.doctor`, a process of its own.
+"""Checks whether torch, the card and the compiler work: `python -m nanopace.train.doctor`, in its own process.
 
-A broken driver may crash or hang whoever asks it, so `nanopace doctor` asks through this process and lives. Each check
-is one line of JSON: a code and its numbers; cli/commands/doctor.py has the sentences.
+A broken driver can crash or hang the process that queries it, so `nanopace doctor` runs the checks here and survives.
+Each check prints one line of JSON, a code and its numbers; cli/commands/doctor.py turns them into sentences.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import torch
 from nanopace.train.calibrate import calibrate
 from nanopace.train.plan.device import GIB, Machine, find_machine
 
-_SECONDS = 4.0  # of matrix products: a card needs that long to become as warm and as slow as it gets in training
-_GPT2 = (12, 768, 50304, 8192)  # layers, width, vocabulary, rows: whose products are timed
+_SECONDS = 4.0  # of matrix products: after that, a card is about as warm and as slow as in training
+_GPT2 = (12, 768, 50304, 8192)  # layers, width, vocabulary, rows of the model whose products are timed
 
 Check = dict[str, object]
 
 
 def checks() -> Iterator[Check]:
-    """One after the other, each as soon as it is known."""
+    """Yield each check as soon as it is done."""
     machine = find_machine(None)
     yield {"code": "torch", "version": torch.__version__, "cuda": torch.version.cuda}
     if machine.device.type == "cuda":
@@ -59,7 +59,7 @@ def _driver() -> str | None:
 
 
 def _kernels(machine: Machine) -> Check:
-    """One of our own kernels beside its plain twin."""
+    """Compare one of our kernels with its plain twin."""
 
     def run() -> bool:
         from nanopace.train.kernels.relu2 import plain_relu2, relu2
@@ -71,7 +71,7 @@ def _kernels(machine: Machine) -> Check:
 
 
 def _compiled(machine: Machine) -> Check:
-    """torch.compile, forward and backward, beside eager; it needs a C compiler on a CPU, and Triton on a card."""
+    """Compare torch.compile with eager, forward and backward. It needs a C compiler on a CPU, Triton on a card."""
 
     def run() -> bool:
         layer = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU(), torch.nn.LayerNorm(64)).to(machine.device)

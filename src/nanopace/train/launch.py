@@ -1,4 +1,4 @@
-"""`nanopace train --gpus N`: processes on this machine, started and watched by torch's own agent, as torchrun does."""
+"""`nanopace train --gpus N`: starts and supervises processes on this machine with torch's agent, as torchrun does."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import torch
 from nanopace.errors import UsageError
 from nanopace.train.loop.interrupt import HANGUP
 
-_SAVING = "600"  # seconds that a process may take to save after a Ctrl-C
+_SAVING = "600"  # seconds a process may take to save after Ctrl-C
 
 
 def launch(count: int, device: str | None, arguments: Sequence[str]) -> int:
-    """Run `nanopace` with these arguments in `count` processes, and return their exit code. The first one speaks."""
+    """Run `nanopace` with these arguments in `count` processes and return their exit code. Only rank 0 prints."""
     if "RANK" in os.environ:
         raise UsageError("--gpus={count}: torchrun has already started these processes; leave out --gpus", count=count)
     cards = torch.cuda.device_count()
@@ -31,7 +31,7 @@ def launch(count: int, device: str | None, arguments: Sequence[str]) -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    logging.disable(logging.CRITICAL)  # what went wrong, the first process has said
+    logging.disable(logging.CRITICAL)  # the first process has already reported the error
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", _SAVING)
     config = LaunchConfig(
@@ -43,7 +43,7 @@ def launch(count: int, device: str | None, arguments: Sequence[str]) -> int:
         rdzv_endpoint="localhost:0",
         max_restarts=0,
     )
-    if HANGUP is not None and signal.getsignal(HANGUP) == signal.SIG_IGN:  # nohup: the agent would take it up again
+    if HANGUP is not None and signal.getsignal(HANGUP) == signal.SIG_IGN:  # nohup: the agent would handle it again
         config.signals_to_handle = "SIGTERM,SIGINT,SIGQUIT"
     try:
         elastic_launch(config, sys.executable)("-m", "nanopace", *arguments)

@@ -1,4 +1,4 @@
-"""Full memory: how to recognise it, how to free some, and which smaller micro-batch to try next."""
+"""Out of memory: how to recognise it, how to free some, and which smaller micro-batch to try next."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import torch
 
 T = TypeVar("T")
 
-SMALLEST = 1  # sequences in a micro-batch: below that there is nothing to halve
-# torch's allocators, the libraries below them and the driver each have their own words for it.
-# The last are oneDNN's, on CPUs; what it cannot do at all it calls a primitive descriptor.
+SMALLEST = 1  # sequences in a micro-batch: one cannot be halved
+# torch's allocators, the libraries below them and the driver each word it differently.
+# The last line matches oneDNN on CPUs; it says "primitive descriptor" for operations it does not support at all.
 _WORDS = re.compile(
     r"out of memory|can't allocate memory|not enough memory|_STATUS_ALLOC_FAILED"
     r"|could not (?:create|execute) a (?:primitive|memory)(?! descriptor)"
@@ -23,7 +23,7 @@ _WORDS = re.compile(
 
 
 class FullError(Exception):
-    """Memory is full, and this process cannot help itself."""
+    """Memory is full, and this process cannot recover."""
 
     def __init__(self, *, halvable: bool = False) -> None:
         super().__init__(halvable)
@@ -37,7 +37,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def attempt(do: Callable[[], T]) -> T | None:
-    """`do`'s result; None if memory was full. The error is dropped by then, with all that it kept alive."""
+    """`do`'s result; None if memory was full. The error is dropped first, with everything it kept alive."""
     try:
         return do()
     except (RuntimeError, MemoryError) as error:
@@ -47,7 +47,7 @@ def attempt(do: Callable[[], T]) -> T | None:
 
 
 def make_room(device: torch.device) -> None:
-    """Free unused memory: the blocks that the allocator has cached are of the wrong size."""
+    """Free unused memory: the blocks the allocator has cached have the wrong sizes."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
@@ -56,20 +56,20 @@ def make_room(device: torch.device) -> None:
 
 
 def waste_less(device: torch.device) -> None:
-    """Let torch's allocator map memory page by page, instead of asking for a segment whenever something is large.
+    """Let torch's allocator map memory page by page instead of reserving a segment for each large request.
 
-    For GPT-2 large, segments leave half a GiB unused. Nothing is changed if the environment configures the allocator,
-    or the system cannot do it.
+    For GPT-2 large, segments leave half a GiB unused. Does nothing if the environment configures the allocator or the
+    system does not support it.
     """
     if any(name in os.environ for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")):
         return
-    # Without a public name: the environment, which is the public way, is read before anybody asks us.
+    # A private API: the public way is the environment, which torch has already read by now.
     if device.type == "cuda" and sys.platform == "linux" and hasattr(torch._C, "_accelerator_setAllocatorSettings"):
         torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
 
 
 def smaller(batch_size: int) -> int | None:
-    """Half, or the next smaller divisor, so that the same sequences fill all micro-batches. None if there is none."""
+    """Half of it, or the next smaller divisor, so that all micro-batches stay full. None if there is none."""
     if batch_size <= SMALLEST:
         return None
     return next(each for each in range(batch_size // 2, 0, -1) if batch_size % each == 0)

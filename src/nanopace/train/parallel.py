@@ -1,8 +1,8 @@
-"""One model on several devices: DDP, where each holds all of it, and FSDP, where each holds a part.
+"""One model on several devices: with DDP each holds all of it, with FSDP a part.
 
-Both are torch's. DDP adds up gradients while the last micro-batch is still on its way back; FSDP also shards weights,
-gradients and averages, and gathers a layer's weights when their turn comes. Micro-batches before the last keep their
-gradients to themselves (`no_sync`).
+Both are torch's. DDP adds up gradients during the last micro-batch's backward pass; FSDP also shards weights,
+gradients and averages, and gathers each layer's weights just before they are needed. The earlier micro-batches do not
+sync their gradients (`no_sync`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def parallelize(model: GPT, plan: RunPlan) -> ParallelModel:
-    """Compile and distribute. `model` itself keeps its names and stays what is saved."""
+    """Compile and distribute. `model` itself keeps its parameter names, and checkpoints save it."""
     config, ranks, device = plan.config, plan.ranks, plan.device
     if config.compile:
         wait_for_the_compiler()
@@ -36,7 +36,7 @@ def parallelize(model: GPT, plan: RunPlan) -> ParallelModel:
     if plan.kernels.value == "fused":
         fused = _fused(model, plan.memory_steps.value, plan.fp8.value)
         return ParallelModel(model, fused.sequence_losses, fused)
-    # Shapes never change, so both are compiled for these alone.
+    # Shapes never change, so compile for fixed shapes.
     loss: nn.Module = torch.compile(model, dynamic=False) if config.compile else model  # type: ignore[assignment]
     losses = torch.compile(model.sequence_losses, dynamic=False) if config.compile else model.sequence_losses
     if ranks.size == 1:
@@ -61,13 +61,13 @@ def _fused(model: GPT, memory_steps: Collection[str], fp8: Collection[str]) -> F
 
 
 def _sharded(model: GPT, config: TrainConfig, ranks: Ranks, device: torch.device) -> ParallelModel:
-    """Layer by layer, so that a card holds only one full layer at a time."""
+    """Shard layer by layer, so that a card holds only one full layer at a time."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 
     mesh = init_device_mesh(device.type, (ranks.size,))
     half = config.dtype == "bfloat16" and device.type == "cuda"
-    # Weights travel in bfloat16, which is what they are multiplied in; gradients are added up in float32.
+    # Weights are sent in bfloat16, the precision of the products; gradients are summed in float32.
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if half else MixedPrecisionPolicy()
     for block in cast(nn.ModuleList, model.transformer["h"]):
         if config.compile:
@@ -84,5 +84,5 @@ def _sharded(model: GPT, config: TrainConfig, ranks: Ranks, device: torch.device
         finally:
             whole.set_requires_gradient_sync(True)
 
-    # Gradients that are not synced stay in FSDP's own buffers and cannot be dropped, so a rehearsal does sync.
+    # Unsynced gradients stay in FSDP's own buffers and cannot be dropped, so a rehearsal syncs.
     return ParallelModel(whole, whole.sequence_losses, no_sync=no_sync, compiled=config.compile, sharded=True)

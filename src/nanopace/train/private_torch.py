@@ -1,7 +1,7 @@
-"""What torch can do but has no public name for, each with the plain way beside it, should the name be gone one day.
+"""torch's private functions that we use, each with a plain fallback in case a later torch drops it.
 
-Two more of the kind are beside what they belong to: the allocator's setting in out_of_memory.py, and how optimizers
-are kept from importing the compiler in warm_start.py.
+Two more are next to their users: the allocator setting in out_of_memory.py, and in warm_start.py what keeps optimizers
+from importing the compiler.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def zero_all(tensors: list[Tensor]) -> None:
-    """One launch instead of one for each: torch's own optimizers zero gradients this way."""
+    """Zero all tensors in one launch, as torch's own optimizers zero gradients."""
     if hasattr(torch, "_foreach_zero_"):
         torch._foreach_zero_(tensors)
     else:
@@ -22,7 +22,7 @@ def zero_all(tensors: list[Tensor]) -> None:
 
 
 def subtract_all(tensors: list[Tensor], others: list[Tensor]) -> None:
-    """One launch instead of one for each: torch's own optimizers step this way."""
+    """Subtract all pairs in one launch, as torch's own optimizers step."""
     if hasattr(torch, "_foreach_sub_"):
         torch._foreach_sub_(tensors, others)
     else:
@@ -31,8 +31,7 @@ def subtract_all(tensors: list[Tensor], others: list[Tensor]) -> None:
 
 
 def gradients_of(inputs: Sequence[Tensor], out: Tensor, d_out: Tensor) -> tuple[Tensor, ...]:
-    """torch.autograd.grad, without its check of shapes, for which it imports a computer algebra system: 1.6 s of a
-    start."""
+    """torch.autograd.grad without its shape check, which imports a computer algebra system: 1.6 s of a start."""
     engine = getattr(torch.autograd.Variable, "_execution_engine", None)
     if engine is None:
         return torch.autograd.grad(out, inputs, d_out)
@@ -43,8 +42,8 @@ def gradients_of(inputs: Sequence[Tensor], out: Tensor, d_out: Tensor) -> tuple[
 
 
 def scaled_mm(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor) -> Tensor:
-    """a b in bfloat16, of 8 bits times their scales. The public torch.nn.functional.scaled_mm came with torch 2.10, and
-    we take older ones. RuntimeError: this torch, or this card, cannot."""
+    """The product a b in bfloat16, from 8-bit values and their scales. We support torch older than 2.10, where the
+    public torch.nn.functional.scaled_mm appeared. RuntimeError if this torch or this card cannot do it."""
     if not hasattr(torch, "_scaled_mm"):
         raise RuntimeError("this torch does not multiply in 8 bits")
     out: Tensor = torch._scaled_mm(

@@ -1,4 +1,4 @@
-"""A window of steps under torch's profiler, opened and closed between two steps of an ordinary run."""
+"""Profiles a window of steps of an ordinary run with torch's profiler, which starts and stops between steps."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from nanopace.ledger import Event, StepEvent
 if TYPE_CHECKING:
     from nanopace.train.listener import Introduction, Listener, Outcome
 
-_WARMUP = 1  # steps that the profiler sees and forgets: it is slow at first
+_WARMUP = 1  # steps the profiler records and discards, because it is slow at first
 
 
 class Profiled:
     """Passes everything on to another listener, and profiles `steps` steps after the first `skipped`.
 
-    A step is reported one or two steps after it was asked for, while the card works on others: the window holds as many
-    steps as it should, not exactly those of that number.
+    A step is reported one or two steps late, while the card works on later ones. So the window has the right number of
+    steps, but they may be shifted by one or two.
     """
 
     def __init__(self, listener: Listener, target: Path, skipped: int, steps: int) -> None:

@@ -1,8 +1,8 @@
-"""The processes that train together, as one of them sees them. Alone, everything here is free.
+"""The processes that train together, as seen by one of them. With a single process, nothing here costs anything.
 
-torchrun tells each process its rank by the environment. Gradients travel through torch's own engine (parallel.py).
-Here the hosts exchange a few numbers: losses of an evaluation, times, whether somebody asked to stop. Every process
-makes the same exchanges in the same order, so all of them decide alike.
+torchrun passes each process its rank in the environment. torch exchanges the gradients (parallel.py); here the hosts
+exchange a few numbers: evaluation losses, times, whether the user asked to stop. Every process makes the same exchanges
+in the same order, so all of them reach the same decisions.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _PATIENCE = timedelta(minutes=30)  # one rank may compile, or write to a slow di
 class Ranks:
     rank: int = 0
     size: int = 1
-    local_rank: int = 0  # on this machine: which card it takes
-    restarts: int = 0  # how often torchrun has started these processes before
-    launched: bool = False  # torchrun is there, even if for one process alone
+    local_rank: int = 0  # on this machine; the number of its card
+    restarts: int = 0  # how often torchrun has restarted these processes
+    launched: bool = False  # by torchrun, even if there is only one process
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Ranks:
-        """This process's, from torchrun's environment variables."""
+        """This process's ranks, from torchrun's environment variables."""
         if "RANK" not in environment:
             return cls()
         try:
@@ -65,13 +65,13 @@ class Ranks:
         return self.rank == 0
 
     def device(self, wanted: str | None) -> str | None:
-        """The device to ask for: each process takes a card of its own."""
+        """The device to request: each process takes its own card."""
         if self.launched and (wanted == "cuda" or (wanted is None and torch.cuda.is_available())):
             return f"cuda:{self.local_rank}"
         return wanted
 
     def exchange(self, values: Sequence[float] | Table) -> Table:
-        """The numbers of every rank: a row for each."""
+        """The numbers of all ranks, one row per rank."""
         own = np.asarray(values, dtype=np.float64)
         if self.size == 1:
             return own[None]
@@ -80,14 +80,14 @@ class Ranks:
         return torch.stack(rows).numpy()
 
     def average(self, value: Tensor) -> Tensor:
-        """The mean over all ranks, on the device; nobody waits for it."""
+        """The mean over all ranks, computed on the device without waiting."""
         if self.size > 1:
             dist.all_reduce(value)
             value /= self.size
         return value
 
     def gather(self, thing: T) -> list[T]:
-        """What every rank gives, by rank."""
+        """The values that all ranks pass, in order of rank."""
         if self.size == 1:
             return [thing]
         things: list[T | None] = [None] * self.size
@@ -95,7 +95,7 @@ class Ranks:
         return things  # type: ignore[return-value]
 
     def share(self, thing: T) -> T:
-        """What the first rank gives."""
+        """The value that the first rank passes."""
         if self.size == 1:
             return thing
         box = [thing]
@@ -103,12 +103,12 @@ class Ranks:
         return box[0]
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Wait until all ranks get here."""
         if self.size > 1:
             dist.barrier()
 
     def agree(self, do: Callable[[], T]) -> T:
-        """All succeed, or all exit; the first rank reports the error of the rank that failed."""
+        """Run `do` on every rank. If it fails on one, all exit, and the first rank reports that error."""
         result: T | None = None
         error: NanopaceError | None = None
         try:
@@ -121,7 +121,7 @@ class Ranks:
             if failed is not None and error is None:
                 error = InputError("rank {rank}: {message}", rank=failed, message=said[failed])
         if error is not None and not self.first:
-            raise SystemExit(2)  # the first one says it
+            raise SystemExit(2)  # the first rank reports it
         if error is not None:
             raise error
         return result  # type: ignore[return-value]
@@ -136,14 +136,14 @@ class Silent:
 
 @contextmanager
 def joined(ranks: Ranks, device: torch.device, backend: str | None) -> Iterator[None]:
-    """torch's process group. `backend` is the knob, None where nobody asked for one: NCCL for cards, gloo for CPUs."""
+    """Join torch's process group. `backend` is the knob; None means NCCL for cards and gloo for CPUs."""
     if not ranks.launched:
         yield
         return
     if backend == "nccl" and device.type != "cuda":
         raise UsageError("--backend=nccl: needs a card for each process; use gloo on {device}", device=device)
     card = device if device.type == "cuda" else None
-    import_module("torch.distributed.nn.functional")  # imported later, its functions would hold the group by default
+    import_module("torch.distributed.nn.functional")  # if imported later, its default arguments would hold the group
     dist.init_process_group(
         backend or "gloo" if card is None else f"cpu:gloo,cuda:{backend or 'nccl'}",
         store=_store(ranks),
@@ -169,11 +169,11 @@ def joined(ranks: Ranks, device: torch.device, backend: str | None) -> Iterator[
 
 
 def _leave() -> None:
-    """Drop the last reference to the process group, so that its threads end now. A thread that still has to free a
-    tensor while the interpreter shuts down would abort the process.
+    """Drop the last reference to the process group, so that its threads end now. A thread that frees a tensor while
+    the interpreter shuts down would abort the process.
 
-    Freeing one needs the GIL. Only the group's own wrapper releases it while waiting for the threads, so the wrapper
-    has to be dropped last, after the models that hold the group.
+    Freeing a tensor needs the GIL. Only the group's wrapper releases it while waiting for the threads, so the wrapper
+    must be dropped last, after the models that hold the group.
     """
     groups = [*_world.pg_map]
     dist.destroy_process_group()
@@ -182,7 +182,7 @@ def _leave() -> None:
 
 
 def _store(ranks: Ranks) -> Store:
-    """Where the ranks find each other. torchrun keeps it over restarts, so earlier ranks need another prefix."""
+    """The store through which the ranks find each other. torchrun keeps it across restarts, hence the prefix."""
     store, _, _ = next(iter(rendezvous("env://", timeout=_PATIENCE)))
     return PrefixStore(f"start-{ranks.restarts}", store)
 
@@ -195,5 +195,5 @@ def elastic(given: Mapping[str, Value], ranks: Ranks, has_checkpoint: bool) -> d
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """A number that may be spread over the ranks, as a plain one."""
+    """The tensor itself, gathered first if it is sharded over the ranks."""
     return cast(Tensor, tensor.full_tensor()) if hasattr(tensor, "full_tensor") else tensor

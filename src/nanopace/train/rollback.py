@@ -1,7 +1,7 @@
 """Losses that are not finite: the run rolls back once and continues with other data, or it stops.
 
-A rollback goes to the newest intact checkpoint, or to the beginning if there is none, and takes the data in another
-order from there on. If training fails again before a newer checkpoint past the failed step, the data is not to blame:
+A rollback returns to the newest intact checkpoint, or to the beginning if there is none, and continues with the data in
+another order. If training fails again before it has saved a checkpoint past the failed step, the data is not the cause:
 training stops and saves the evidence (evidence.py).
 """
 
@@ -24,7 +24,7 @@ class Rollbacks:
 
     def __init__(self, ledger: LedgerWriter) -> None:
         self._ledger = ledger
-        self._failures: list[int] = []  # the step at which each began
+        self._failures: list[int] = []  # the step where each began
 
     @property
     def failed_at(self) -> int:
@@ -32,11 +32,11 @@ class Rollbacks:
         return self._failures[-1]
 
     def after(self, plan: RunPlan, loop: Loop, failed_at: int) -> RunPlan | None:
-        """The plan to start again with; None if training has to stop."""
+        """The plan to restart with; None if training has to stop."""
         before = self._failures[-1] if self._failures else None
         self._failures.append(failed_at)
         loop.close_checkpoints()
-        plan.ranks.wait()  # the first one may still be writing
+        plan.ranks.wait()  # the first rank may still be writing
         saved, refused = newest_intact(plan.ranks.share(plan.claim.run_dir))
         if plan.resumed is not None and not plan.resumed.ours:
             saved = further(saved, plan.resumed)
@@ -60,14 +60,14 @@ class Rollbacks:
 
 
 def _is_hopeless(plan: RunPlan, saved: Saved | None, before: int | None) -> bool:
-    """`before`: where it failed the last time."""
+    """`before` is the step that failed last time."""
     if saved is None and plan.resumed is not None:
         return True  # an earlier process began the run, and its checkpoints are gone
     return before is not None and (saved is None or saved.step <= before)
 
 
 def diverged(out_dir: Path, loop: Loop, failed_at: int) -> UsageError:
-    """Saves the evidence, and says where it is and what to try."""
+    """Save the evidence, and return an error that names its path and what to try."""
     try:
         path = loop.save_evidence(out_dir, failed_at)
     except OSError as error:

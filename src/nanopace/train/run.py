@@ -1,6 +1,6 @@
 """One training run, from what was asked for to its outcome.
 
-Nothing is created on the disk before everything that can be wrong has been checked.
+Every possible mistake in the request is checked before anything is created on disk.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ def train(
     preparing: OnProgress | None = None,
     started: float | None = None,
 ) -> Outcome:
-    """Should the embedded corpus have to be made first, `preparing` hears of it. The wall clock counts from `started`,
-    on the monotonic clock: from the start of the process, unless told otherwise.
+    """Train as `asked`. If the embedded corpus has to be made first, `preparing` is called with the progress.
+
+    The wall clock counts from `started` on the monotonic clock, by default the start of the process.
     """
     started = process_start() if started is None else started
     keep_the_compiler_out_of_optimizers()
@@ -76,13 +77,13 @@ def train(
 
 
 def _train(request: RunRequest, listener: Listener, started: float) -> Outcome:
-    """Decide, measure, and only then write."""
+    """Decide and measure first, and only then write."""
     clock = make_clock(request.machine.device, started)
     plan = resolve(request, listener)
     clock.mark("startup", 0, "the corpus and the plan")
     plan = measure(plan, clock)
     if plan.kernels.value == "compiled":
-        begin_to_load_the_compiler()  # only now: its imports would slow down what is being tried
+        begin_to_load_the_compiler()  # only now: its imports would have slowed down the measurements
     writes = plan.ranks.first and not plan.config.eval_only
     set_aside = plan.ranks.agree(lambda: _clear(plan) if writes else None)
     if set_aside is not None:
@@ -120,8 +121,8 @@ def _introduction(plan: RunPlan, run: RunEvent, ledger: LedgerWriter, clock: Clo
 
 
 def _run(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener) -> tuple[Outcome, float]:
-    """Whatever happens, the ledger ends with why. Also returns when the last piece of time ended: what is written and
-    printed after that is not the run's."""
+    """Run until the end, and record the reason for it in the ledger, whatever happens. Also return when the last piece
+    of time ended: writing and printing after that is not part of the run."""
     reason, all_here = "error", False
     loop: Loop | None = None
     rollbacks = Rollbacks(ledger)
@@ -176,23 +177,23 @@ def _run(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener) 
 
 
 def _train_once(plan: RunPlan, loop: Loop, rollbacks: Rollbacks) -> str | RunPlan | None:
-    """How it ended, or the plan to start again with; None if it cannot go on."""
+    """How it ended, or the plan to restart with; None if it cannot continue."""
     try:
         return loop.run()
     except NotFiniteError as error:
         failed_at = error.failed_at
-    return rollbacks.after(plan, loop, failed_at)  # the error is gone, and with it all that it kept alive
+    return rollbacks.after(plan, loop, failed_at)  # outside: the error is gone, with everything it kept alive
 
 
 def _free_memory(plan: RunPlan) -> None:
     """Free the old model and averages before the new ones are made: a card has no room for both."""
     if plan.kernels.value == "compiled":
-        torch.compiler.reset()  # what was compiled holds on to its model
+        torch.compiler.reset()  # compiled code keeps its model alive
     make_room(plan.device)
 
 
 def _writable_dir(plan: RunPlan) -> Path:
-    """Where this run may write. If nowhere, the last place, so that the write fails with its own error."""
+    """Where this run may write. If nowhere, the last directory, so that the write fails with its own error."""
     try:
         return plan.claim.writable_dir()
     except OSError:
@@ -222,13 +223,13 @@ def _out_of_memory(plan: RunPlan, *, halvable: bool) -> UsageError:
 
 
 def _total_energy(energy_kwh: float | None, ranks: Ranks) -> float | None:
-    """None if that of one card is unknown."""
+    """The energy of all cards; None if one card's is unknown."""
     total = float(ranks.exchange([math.nan if energy_kwh is None else energy_kwh]).sum())
     return None if math.isnan(total) else total
 
 
 def _last_checkpoint(plan: RunPlan, loop: Loop | None, *, all_here: bool) -> tuple[Path | None, str | None]:
-    """The newest checkpoint, and why out_dir has none of the last step; None if it has."""
+    """The newest checkpoint, and why out_dir lacks one of the last step; None if it has one."""
     unsaved, newest = (None, None) if loop is None else (loop.checkpoints.unsaved, loop.checkpoints.newest)
     if unsaved is None and not plan.claim.lost:
         return newest or (None if plan.resumed is None else plan.resumed.path), None
@@ -236,7 +237,7 @@ def _last_checkpoint(plan: RunPlan, loop: Loop | None, *, all_here: bool) -> tup
     if unsaved is not None:
         failure = unsaved.message
     if loop is not None and all_here and plan.ranks.first and not loop.checkpoints.rescued:
-        saved, _ = newest_intact(plan.claim.run_dir)  # as it is now: others may have been there
+        saved, _ = newest_intact(plan.claim.run_dir)  # look again: another run may have changed the directory
         newest = None if saved is None else saved.path
     return newest, failure
 

@@ -1,4 +1,4 @@
-"""Put a run together: corpus, model, optimizer, evaluators, checkpoints. All of it is on the clock."""
+"""Assembles a run: corpus, model, optimizer, evaluators, checkpoints. The clock counts all of it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from nanopace.version import __version__
 def build(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener) -> Parts:
     config, device, first_step = plan.config, plan.device, plan.first_step
     seed_everything(config.seed)
-    sharding = config.parallel == "fsdp" and plan.ranks.launched  # then no card ever holds all of it
+    sharding = config.parallel == "fsdp" and plan.ranks.launched  # then no card ever holds the full model
     model = build_model(plan.shape, plan.source, device, piecewise=sharding)
     clock.mark("startup", first_step, "the model")
     parallel = parallelize(model, plan)
@@ -63,7 +63,7 @@ def build(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener)
     clock.mark("startup", first_step, "the optimizer")
     validation = _evaluator(parallel.sequence_losses, plan, plan.corpus.val, config.seed)
     training = None
-    if config.eval_train == "full":  # in another order than the steps': not on the windows that these begin with
+    if config.eval_train == "full":  # another seed: not the windows that training begins with
         training = _evaluator(parallel.sequence_losses, plan, plan.corpus.train, ~config.seed)
     batches = _batches(plan)
     clock.mark("startup", first_step, "the data")
@@ -91,7 +91,7 @@ def build(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener)
 
 
 def introduce(plan: RunPlan, ledger: LedgerWriter) -> RunEvent:
-    """The first events of a ledger: who runs what on what."""
+    """Write the first events of a ledger: versions, config and machine."""
     config, machine = plan.config, plan.machine
     model = meta_model(plan.shape)
     run = RunEvent(
@@ -125,7 +125,7 @@ def introduce(plan: RunPlan, ledger: LedgerWriter) -> RunEvent:
 def _checkpointer(
     plan: RunPlan, model: GPT, optimizer: torch.optim.Optimizer, *, sharded: bool
 ) -> Checkpointer | ShardedCheckpointer | NoCheckpointer:
-    """If every rank holds all weights, the first one saves them; with save_interval=-1 or eval_only nobody does."""
+    """If every rank holds all weights, the first one saves them; with save_interval=-1 or eval_only, none does."""
     kind = ShardedCheckpointer if sharded else Checkpointer if plan.ranks.first else NoCheckpointer
     kind = NoCheckpointer if plan.config.save_interval < 0 or plan.config.eval_only else kind
     return kind(
@@ -189,11 +189,11 @@ def _restore(parts: Parts, saved: Saved) -> None:
 
 
 def _restore_state(parts: Parts, saved: Saved) -> None:
-    """What a checkpoint from elsewhere lacks starts fresh."""
+    """Restore the rest of the state. Whatever a checkpoint from elsewhere lacks starts fresh."""
     state = saved.state
     if scaler := state.get("scaler"):
         parts.scaler.load_state_dict(scaler)
-    if saved.config.get("seed") == parts.plan.config.seed:  # else other windows are evaluated, and not comparable
+    if saved.config.get("seed") == parts.plan.config.seed:  # else it evaluated other windows, and is not comparable
         if "validation" in state:
             parts.validation.restore(state["validation"])
         if parts.training is not None and state.get("training") is not None:
@@ -204,7 +204,7 @@ def _restore_state(parts: Parts, saved: Saved) -> None:
 
 
 def _restore_randomness(parts: Parts, saved: Saved) -> None:
-    """Each rank continues its own dropout. A rank that did not exist then is seeded for this step."""
+    """Each rank continues its own dropout. A rank that did not exist before is seeded for this step."""
     states = [saved.state["random"], *saved.state.get("random_of_others", [])] if "random" in saved.state else []
     if parts.plan.ranks.rank < len(states):
         restore_random_states(states[parts.plan.ranks.rank], parts.plan.device)
@@ -213,7 +213,7 @@ def _restore_randomness(parts: Parts, saved: Saved) -> None:
 
 
 def peak_flops(plan: RunPlan) -> float | None:
-    """Of all cards together."""
+    """The peak of all cards together; None if the card is unknown."""
     peak = plan.machine.peak_flops(plan.config.dtype)
     return None if peak is None else peak * plan.ranks.size
 
@@ -222,7 +222,7 @@ def _flops(plan: RunPlan, model: GPT) -> Flops:
     measured, cards = plan.measured_tflops, plan.ranks.size if plan.device.type == "cuda" else 1
     return Flops(
         per_step=_flops_per_token(model, plan.config) * plan.config.tokens_per_iteration,
-        measured=None if measured is None else measured * 1e12 * cards,  # the processes of a CPU share it
+        measured=None if measured is None else measured * 1e12 * cards,  # processes on a CPU share its speed
     )
 
 
@@ -231,12 +231,12 @@ def _flops_per_token(model: GPT, config: TrainConfig) -> float:
 
 
 def _parameters(model: GPT) -> int:
-    """As nanoGPT counts them; of other recipes all there are."""
+    """The parameter count: nanoGPT's way for recipe gpt2, all of them for other recipes."""
     return model.parameter_count() if model.shape.recipe == "gpt2" else sum(each.numel() for each in model.parameters())
 
 
 def _code_hash() -> str:
-    """Two runs with the same hash ran the same code."""
+    """A hash of the package's source: two runs with the same hash ran the same code."""
     digest = hashlib.sha256()
     package = Path(__file__).parent.parent
     for path in sorted(package.rglob("*.py")):

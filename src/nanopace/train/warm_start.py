@@ -1,6 +1,6 @@
 """Makes a second start faster than the first: keeps compiled kernels and measurements.
 
-Everything is in the user's cache directory, not in /tmp, which a reboot empties. It may be removed at any time.
+Everything is in the user's cache directory, not in /tmp, which a reboot empties. It is safe to delete at any time.
 """
 
 from __future__ import annotations
@@ -19,47 +19,47 @@ from nanopace.files import write_durably
 from nanopace.hardware.calibration import cache_directory
 
 _COMPILER = "compiler"  # the thread's name
-_LARGEST_FILE = 1 << 20  # bytes: some hundred answers
+_LARGEST_FILE = 1 << 20  # bytes: a few hundred answers
 
 
 def keep_compiled() -> None:
-    """Have torch and Triton keep their compiled kernels there, unless somebody chose a place."""
+    """Let torch and Triton keep their compiled kernels there, unless the user chose another directory."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_directory() / "inductor"))
     os.environ.setdefault("TRITON_CACHE_DIR", str(cache_directory() / "triton"))
 
 
 def begin_to_load_the_compiler() -> None:
-    """Its modules take seconds to import; meanwhile the model is drawn and attention tried, mostly outside Python."""
+    """Import its modules in a thread. It takes seconds; meanwhile the model is initialised, mostly outside Python."""
     threading.Thread(target=_load_the_compiler, name=_COMPILER, daemon=True).start()
 
 
 def wait_for_the_compiler() -> None:
-    """Before the first use of it: its modules import each other in a circle, which two threads at once run into."""
+    """Call before its first use: its modules import each other in a circle, which fails in two threads at once."""
     for thread in threading.enumerate():
         if thread.name == _COMPILER:
             thread.join()
 
 
 def _load_the_compiler() -> None:
-    """What torch.compile will import anyway. Where a torch has other modules, it imports them when it needs them."""
+    """Import what torch.compile needs anyway. A torch without these modules imports its own later."""
     with suppress(ImportError):
         import_module("torch._dynamo")
         import_module("torch._inductor.compile_fx")
 
 
 def keep_the_compiler_out_of_optimizers() -> None:
-    """torch's optimizers import torch._dynamo, 1.5 s of Python, only to tell it to stay away from them. What we compile
-    is a model and never an optimizer, so nobody misses it. To be called before the first optimizer is made. Should
-    torch do it in another way one day, nothing here takes effect, and the import is back."""
+    """Keep torch's optimizers from importing torch._dynamo. They spend 1.5 s on that only to exclude themselves from
+    compilation, and we never compile an optimizer. Call this before the first optimizer is made. If a later torch does
+    it differently, this has no effect, and the import is back."""
     if "torch._dynamo" in sys.modules:
         return
     for name in ("add_param_group", "zero_grad", "state_dict", "load_state_dict"):
         plain = getattr(getattr(torch.optim.Optimizer, name, None), "__wrapped__", None)
         if plain is not None:
-            plain.__dynamo_disable = plain  # who is to be called instead: torch/_compile.py asks that first
+            plain.__dynamo_disable = plain  # torch/_compile.py looks here first for the function to call
     step = torch.optim.Adam.step
     if getattr(step, "__code__", None) and step.__code__.co_name == "_use_grad":
-        # What that does, but for telling the compiler where to break its graphs. AdamW inherits it.
+        # The same, without telling the compiler where to break its graphs. AdamW inherits it.
         torch.optim.Adam.step = torch.no_grad()(step.__wrapped__)  # type: ignore[method-assign, attr-defined]
 
 

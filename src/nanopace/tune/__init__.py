@@ -1,5 +1,6 @@
-"""The best settings for a card: `recommend/` predicts them, `search/` measures them, `ablate/` says which knob did it.
+"""The best settings for a card: `recommend/` predicts them, `search/` measures them, `ablate/` finds the knob that made
+the difference.
 
-What the measuring ones share is here: one short training (`trial.py`), what is kept of it (`results.py`), and how a
-difference is shared out among knobs (`shapley.py`).
+Shared by those that measure: a short training (`trial.py`), its stored result (`results.py`), and how a difference is
+divided among knobs (`shapley.py`).
 """

@@ -1,4 +1,4 @@
-"""The micro-batches that a step of so many sequences can be made of."""
+"""The micro-batches that a step of that many sequences can be split into."""
 
 from __future__ import annotations
 

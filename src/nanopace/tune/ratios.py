@@ -1,4 +1,4 @@
-"""Differences of logarithms as people read them: 0.42 times, with an interval."""
+"""Differences of logarithms as readable factors: 0.42 times, with an interval."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def times(logarithm: float, words: Words) -> str:
 
 
 def interval(share: Share, words: Words) -> str:
-    """95%, in which the truth is; unknown where nothing was repeated."""
+    """The 95% interval; unknown if nothing was repeated."""
     if share.error is None:
         return UNKNOWN
     low, high = (times(share.value + sign * share.error, words) for sign in (-1, 1))
@@ -22,5 +22,5 @@ def interval(share: Share, words: Words) -> str:
 
 
 def plain(value: Value) -> str:
-    """A knob's value, as short as it goes."""
+    """A knob's value, as short as possible."""
     return f"{value:g}" if isinstance(value, float) else str(value)

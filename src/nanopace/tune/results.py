@@ -1,4 +1,5 @@
-"""Where trials are kept, and what they found, line by line as they end: an interrupted measurement goes on there."""
+"""Where trials are stored, with their results line by line as they end, so that an interrupted measurement can
+continue."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ from nanopace.tune.trial import Outcome
 
 RESULTS = "results.jsonl"
 _PLAN = "plan.json"
-_LARGEST = 64 << 20  # bytes: trials of a lifetime
-_MOST = 1e30  # of whatever a trial counts
+_LARGEST = 64 << 20  # bytes: more than anyone's trials
+_MOST = 1e30  # for any figure of a trial
 
 
 @contextmanager
 def trials_directory(keep: str | None, plan: str) -> Iterator[Path]:
-    """The directory that is named, or one of its own that is gone afterwards."""
+    """The named directory, or a temporary one that is removed afterwards."""
     if keep is not None:
         folder = Path(keep)
         _claim(folder, plan)
@@ -34,7 +35,7 @@ def trials_directory(keep: str | None, plan: str) -> Iterator[Path]:
 
 
 def _claim(folder: Path, plan: str) -> None:
-    """For the trials of this plan alone: those of another would be mixed into them."""
+    """Reserve the directory for this plan, so that its trials are never mixed with another's."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file, wanted = folder / _PLAN, plan.encode()
@@ -52,7 +53,7 @@ def _claim(folder: Path, plan: str) -> None:
 
 
 def keep_result(folder: Path, changed: object, number: int, outcome: Outcome) -> None:
-    """`changed` says which trial it was, in whatever JSON the caller likes; `number` which of its repeats."""
+    """Store a result. `changed` identifies the trial, as any JSON; `number` is the repeat."""
     result = {"changed": changed, "number": number, "outcome": asdict(outcome)}
     line = "\n" + json.dumps(result)  # the line before may be torn
     with os.fdopen(open_own(folder / RESULTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
@@ -60,7 +61,7 @@ def keep_result(folder: Path, changed: object, number: int, outcome: Outcome) ->
 
 
 def kept_results(folder: Path) -> Iterator[tuple[Any, int, Outcome]]:
-    """The kept results. A torn last line was not kept."""
+    """The stored results. A torn last line is ignored."""
     try:
         data = read_bounded(folder / RESULTS, _LARGEST)
     except FileNotFoundError:
@@ -77,7 +78,7 @@ def kept_results(folder: Path) -> Iterator[tuple[Any, int, Outcome]]:
 
 
 def _check(outcome: Outcome) -> None:
-    """ValueError for what no trial of ours has written; TypeError where it has no number."""
+    """Raise ValueError for figures that no trial of ours could have written; TypeError if one is not a number."""
     figures = (outcome.tokens_per_second, outcome.flops_per_token, outcome.micro_batch, outcome.compile_ms)
     times = (outcome.seconds, *outcome.step_ms, *(each for each in figures if each is not None))
     if not all(0 <= each < _MOST for each in times):

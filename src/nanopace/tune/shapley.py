@@ -1,9 +1,9 @@
-"""Which change did it: the difference between two settings, divided among the knobs in which they differ.
+"""Which change made the difference: the difference between two settings, divided among the knobs that differ.
 
 A Shapley value is what a knob changes on average over all orders in which the knobs could have been changed one by one.
-The values of all knobs add up to the whole difference. Each combination of knobs is measured several times; the spread
-of the repeats, pooled over all combinations, is the error of one measurement, and from it follows the error of each
-value, because a value is a weighted sum of measurements.
+The values of all knobs add up to the total difference. Each combination of knobs is measured several times; the scatter
+of the repeats, pooled over all combinations, is the error of one measurement. The error of each value follows from it,
+because a value is a weighted sum of measurements.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from statistics import fmean
 
 Players = frozenset[str]
 
-MOST_EXHAUSTIVE = 4  # players: 16 combinations; above, orders are drawn
+MOST_EXHAUSTIVE = 4  # players: 16 combinations; beyond that, orders are drawn
 
 # Student's t for 95% by degrees of freedom.
 _T95 = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 10: 2.23, 15: 2.13, 20: 2.09, 30: 2.04}
@@ -34,7 +34,7 @@ class Share:
 
     @property
     def shows(self) -> bool:
-        """Whether it is more than the noise."""
+        """Whether it exceeds the noise."""
         return self.error is not None and abs(self.value) > self.error
 
 
@@ -50,7 +50,7 @@ def coalitions(players: Sequence[str], orders: int, seed: int) -> list[Players]:
 
 
 def drawn_orders(players: Sequence[str], count: int, seed: int) -> list[tuple[str, ...]]:
-    """Every second one is the reverse of the one before, which makes the spread smaller."""
+    """Every second order is the reverse of the one before, which reduces the variance."""
     draw = random.Random(seed)
     orders: list[tuple[str, ...]] = []
     while len(orders) < count:
@@ -85,7 +85,7 @@ def t95(freedom: int) -> float:
 
 
 def _weights(player: str, players: Sequence[str]) -> dict[Players, float]:
-    """How each combination counts in the value of one player, over all orders."""
+    """The weight of each combination in the value of one player, over all orders."""
     others = [each for each in players if each != player]
     weights = {}
     for size in range(len(others) + 1):
@@ -116,7 +116,8 @@ def _pooled(measured: Mapping[Players, Sequence[float]]) -> tuple[float | None, 
 
 
 def _variance_of_orders(player: str, orders: Sequence[Sequence[str]], means: Mapping[Players, float]) -> float:
-    """Of a mean over drawn orders. What measurement adds to it is counted twice: rather too much than too little."""
+    """The variance of a mean over drawn orders. It counts measurement noise a second time, which errs on the safe
+    side."""
     if len(orders) < 2:
         return 0.0
     changes = []
@@ -128,7 +129,7 @@ def _variance_of_orders(player: str, orders: Sequence[Sequence[str]], means: Map
 
 
 def schedule(of: Sequence[Players], repeats: int, seed: int) -> list[tuple[Players, int]]:
-    """Which combination is measured when: every round all of them, each round in an order of its own, so that a machine
-    whose speed wanders does so for all."""
+    """The order of the measurements: every round measures all combinations, each round in its own order, so that a
+    machine whose speed drifts affects all of them equally."""
     draw = random.Random(seed)
     return [(some, number) for number in range(repeats) for some in draw.sample(list(of), len(of))]

@@ -1,8 +1,8 @@
-"""One short training as a process of its own, which reads nothing but its config and writes nothing but its directory.
+"""One short training in a separate process, which reads nothing but its config and writes nothing but its directory.
 
-A trial that runs out of memory, hangs or dies is a data point. What it found is in its ledger, the only door between
-the trainer and us. Processes are forked from one that has torch imported already, which saves each of them seconds; the
-card is theirs alone, since that one never touches it.
+A trial that runs out of memory, hangs or dies is a data point. Its results are in its ledger, the only interface
+between the trainer and us. Processes are forked from one that has already imported torch, which saves each of them
+seconds; that one never touches the card, so each trial has the card to itself.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from nanopace.ledger import (
 from nanopace.literals import Value
 
 LEDGER, LOG, CONFIG = "ledger.jsonl", "log.txt", "config.py"
-_DISCARDED = 0.3  # of the steps, at least one: caches are cold and clocks rise
+_DISCARDED = 0.3  # of the steps, at least one: caches are cold and clocks still rise
 _ERROR = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception): ")
-_GRACE_S = 10  # that a process has to end when it is asked to
+_GRACE_S = 10  # how long a process may take to end when asked to
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a trial."""
+    """The outcome of a trial."""
 
-    failure: str | None  # None: it came to its end; memory, time, error
+    failure: str | None  # None: it finished; memory, time, error
     seconds: float  # of the whole process
-    said: str = ""  # the last line of one that failed
+    said: str = ""  # the last line, if it failed
     step_ms: tuple[float, ...] = ()  # without the first ones
     tokens_per_second: float | None = None
     loss: float | None = None  # of the last evaluation
     flops_per_token: float | None = None
-    micro_batch: int | None = None  # that it ended with
+    micro_batch: int | None = None  # that it ended with, if reduced
     compile_ms: float = 0.0
 
     @property
@@ -59,7 +59,7 @@ class Outcome:
 
 
 def settings_of_trial(knobs: Mapping[str, Value], steps: int, *, evaluates: bool = False) -> dict[str, Value]:
-    """The knobs with as many steps, and nothing beside them but an evaluation at the end, if that is wanted."""
+    """The knobs with that many steps, and nothing else but an evaluation at the end if wanted."""
     quiet: dict[str, Value] = {
         "max_iters": steps,
         "eval_interval": steps,
@@ -75,7 +75,8 @@ def settings_of_trial(knobs: Mapping[str, Value], steps: int, *, evaluates: bool
 def run_trial(
     settings: Mapping[str, Value], folder: Path, timeout_s: float, *, machine_decides: bool = False
 ) -> Outcome:
-    """Train with these settings in `folder`, which is new. What they leave open is nanoGPT's, or the machine's."""
+    """Train with these settings in `folder`, which must be new. Open settings get nanoGPT's default, or the machine's
+    choice."""
     folder.mkdir(parents=True)
     knobs = {**settings, "out_dir": str(folder / "out")}
     (folder / CONFIG).write_text("".join(f"{name} = {value!r}\n" for name, value in knobs.items()), encoding="utf-8")
@@ -87,24 +88,24 @@ def run_trial(
 
 
 def run_module(module: str, arguments: Sequence[str], log: Path, timeout_s: float) -> int | None:
-    """`python -m module` in a process of its own, with all that it says in a file. Its exit code; None: it hung."""
+    """Run `python -m module` in a separate process with its output in a file. Return its exit code; None if it hung."""
     process = _processes().Process(target=_run, args=(module, arguments, str(log), dict(os.environ)))
     process.start()
     try:
         process.join(timeout_s)
         hung = process.is_alive()
     finally:
-        _end(process)  # also where somebody has pressed Ctrl-C
+        _end(process)  # also after Ctrl-C
     return None if hung else process.exitcode or 0
 
 
 def introduction(folder: Path) -> RunEvent | None:
-    """What a trial said of itself: its whole config, its card. None where it died before."""
+    """What a trial reported about itself: its whole config, its card. None if it died before."""
     return _first_run(_events(folder / "out" / LEDGER))
 
 
 def data_share(folder: Path) -> float | None:
-    """The share of its steps' time that was spent waiting for data; None without steps."""
+    """The share of the steps' time spent waiting for data; None without steps."""
     spans = [each for each in _events(folder / "out" / LEDGER) if isinstance(each, SpanEvent) and not each.background]
     phases = {phase: sum(each.ms for each in spans if each.phase == phase) for phase in ("data", "step", "optimizer")}
     total = sum(phases.values())
@@ -112,7 +113,7 @@ def data_share(folder: Path) -> float | None:
 
 
 def _processes() -> ForkServerContext | SpawnContext:
-    """Where there is no fork, each process imports torch by itself."""
+    """The context for new processes; without fork, each of them imports torch itself."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -121,7 +122,7 @@ def _processes() -> ForkServerContext | SpawnContext:
 
 
 def _run(module: str, arguments: Sequence[str], log: str, environment: Mapping[str, str]) -> None:
-    """In the new process. The one it is forked from has the environment of an earlier time."""
+    """Runs in the new process. The process it is forked from may have an older environment."""
     os.environ.update(environment)
     with open(log, "w", encoding="utf-8") as file:
         os.dup2(file.fileno(), 1)
@@ -176,7 +177,8 @@ def _events(path: Path) -> Sequence[Event]:
 
 
 def last_line(path: Path) -> str:
-    """Why it ended: the last line, or that of a traceback that names the error: torch may print more after it."""
+    """Why it ended: the last line, or the line of a traceback that names the error, because torch may print more after
+    it."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""A Diagnosis laid out: terminal, HTML page, JSON.
+"""The layout of a Diagnosis: terminal, HTML page, JSON.
 
-What they share is here: a report's parts (document.py), and which finding of a run is said where (report.py), in which
-words first (summary.py), in which one word (health.py), in which sections (sections.py, figures.py). compare/ is the
-same for several runs. On top are terminal/, page/ and json.py.
+Shared modules: the parts of a report (document.py), where each finding of a run appears (report.py), the summary that
+comes first (summary.py), the one-word verdict (page/health.py), and the sections (sections.py, figures.py). compare/
+does the same for several runs. terminal/, page/ and json.py build on these.
 """

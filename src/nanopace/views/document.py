@@ -1,4 +1,4 @@
-"""What a report is made of, before any layout: sections of tables and lines, for terminal and page."""
+"""The parts of a report before any layout: sections of tables and lines, for terminal and page."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import NamedTuple
 
 from nanopace.record import Record
 
-RUN_COLOURS = 6  # run-1 to run-6 in the page's palette; a seventh run starts over, with another mark and another dash
+RUN_COLOURS = 6  # run-1 to run-6 in the page's palette; a seventh run starts over with a different mark and dash
 
 
 class Cell(NamedTuple):
-    """A text, and how it looks."""
+    """A text and its style."""
 
     text: str
     style: str = ""  # in a terminal, such as "bold cyan"
-    shade: str = ""  # a colour of the page's palette, shown beside the text
-    inferred: bool = False  # no given fact
-    share: float | None = None  # of a whole: the terminal draws it as a bar
+    shade: str = ""  # a colour of the page's palette, shown next to the text
+    inferred: bool = False  # not a given fact
+    share: float | None = None  # of a total: the terminal draws it as a bar
 
 
 Text = str | Cell
 
 
 class Line(Record):
-    """A paragraph. `indent` moves it, `hanging` all its lines but the first."""
+    """A paragraph. `indent` applies to the whole of it, `hanging` to all lines but the first."""
 
     parts: tuple[Text, ...]
     indent: int = 0
@@ -36,9 +36,9 @@ class Line(Record):
 
 
 class Table:
-    """Rows under a head; the first cell of each is its name. Columns without any content are left out.
+    """Rows under a head; the first cell of each is its name. Empty columns are left out.
 
-    Each column has a letter in `align`: l(eft) may fold, L only where it takes half of the width, r(ight) never does.
+    Each column has a letter in `align`: l(eft) may wrap, L only if it takes half of the width, r(ight) never.
     """
 
     def __init__(self, rows: Sequence[Sequence[Text]], align: str, head: Sequence[Text] = (), title: str = "") -> None:
@@ -46,14 +46,14 @@ class Table:
         self.rows = [[as_cell(row[i]) for i in kept] for row in rows]
         self.align = [align[i] for i in kept]
         self.head = [as_cell(head[i]) for i in kept] if head else []
-        self.title = title  # where the section's heading does not say it
+        self.title = title  # if the section's heading does not already say it
 
 
 Block = str | Line | Table
 
 
 class Section(Record):
-    """One thing that supports the answer. What has no blocks is not shown."""
+    """One part of the evidence for the answer. Without blocks, it is not shown."""
 
     name: str
     heading: str
@@ -75,5 +75,5 @@ def run_colour(number: int) -> str:
 
 
 def run_cell(number: int) -> Cell:
-    """The head of its column."""
+    """The head of a run's column."""
     return Cell(run_letter(number), shade=run_colour(number))

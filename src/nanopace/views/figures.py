@@ -1,4 +1,4 @@
-"""The sections of a report that are figures: throughput, GPU utilisation, loss, and what is known."""
+"""The sections of a report that show figures: throughput, GPU utilisation, loss, and known facts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Rows = list[tuple[Text, ...]]
 
 
 def throughput(report: Report) -> Section:
-    """From normal rows only; what the rest costs stands beside it."""
+    """Throughput from normal rows only, with overall figures alongside."""
     words, diagnosis = report.words, report.diagnosis
     step, pace, ahead = diagnosis.step, diagnosis.throughput, diagnosis.ahead
     tokens = report.tilde("tokens_per_iteration")
@@ -62,7 +62,7 @@ def throughput(report: Report) -> Section:
 
 
 def utilisation(report: Report) -> Section:
-    """The mfu three ways: as printed, without evaluation rows, and of the card that ran."""
+    """The mfu in three ways: as printed, without evaluation rows, and for the card that ran."""
     words, mfu = report.words, report.diagnosis.mfu
     tilde = report.tilde("flops_per_token", "tokens_per_iteration")
     rows: Rows = []
@@ -92,7 +92,7 @@ def utilisation(report: Report) -> Section:
 
 
 def loss(report: Report) -> Section:
-    """Where the loss stands, with the perplexity beside it so that nobody takes one for the other."""
+    """The losses, with their perplexities alongside so that nobody confuses the two."""
     words, found = report.words, report.diagnosis.loss
 
     def row(label: str, value: float, iteration: int | None, error: float | None = None) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ def loss(report: Report) -> Section:
 
 
 def forecasts(report: Report) -> Table | None:
-    """Where the trend leads, for the page: its charts draw it."""
+    """The forecast as a table, for the page, whose charts draw it."""
     words, found = report.words, report.diagnosis.loss
     rows = []
     for ahead in found.forecast:
@@ -135,7 +135,7 @@ def _section(report: Report, name: str, heading: str, rows: Rows, align: str, he
 
 
 def known_facts(report: Report) -> Section:
-    """Each fact under its origin; what is missing, and how to pass it."""
+    """The facts grouped by origin; and what is missing, with the flag that supplies it."""
     words, facts = report.words, report.diagnosis.facts
     names = [name for name in (*DERIVED_FACTS, *MAIN_KNOBS) if name in facts]
     others = [name for name in facts if name not in names]
@@ -154,7 +154,7 @@ def known_facts(report: Report) -> Section:
     if others and not report.verbose:
         blocks.append(words.plural("{n} more with --verbose.", "{n} more with --verbose.", len(others)))
     missing = [name for name in MAIN_KNOBS[:8] if name not in facts and name != "bias"]
-    # These findings say it, too. Of a log without times, or of another trainer, nothing would follow from it.
+    # Those findings already name it. For a log without times or from another trainer, it would not help.
     helps = report.diagnosis.timed and find_format(report.diagnosis.source.format).nanogpt_knobs
     if missing and helps and report.find("tokens_unknown", "mfu_unknown") is None:
         blocks.append(
@@ -175,7 +175,7 @@ def facts_table(report: Report) -> Table:
 
 
 def _value(words: Words, name: str, fact: Fact) -> str:
-    """A knob as people type it, the same in every language; a derived number in the language's form."""
+    """A knob as typed, the same in every language; a derived number in the language's format."""
     value = fact.value
     if name not in DERIVED_FACTS or not isinstance(value, (int, float)) or isinstance(value, bool):
         return str(value)

@@ -1,8 +1,8 @@
-"""A Diagnosis as JSON, for scripts: the same in every language, and documented in docs/json-format.md.
+"""A Diagnosis as JSON, for scripts: the same in every language, documented in docs/json-format.md.
 
-The records of `diagnosis.result` are the format, so there is no second list of keys that could fall behind. Two
-things are ours: floats are rounded to ten significant digits, so that two machines print the same text, and what is not
-a finite number is null, because JSON has no NaN.
+The records of `diagnosis.result` define the format, so there is no second list of keys that could become outdated.
+There are two additions: floats are rounded to ten significant digits, so that all machines print the same text, and
+values that are not finite are null, because JSON has no NaN.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LINE_WIDTH = 160
 
 
 def explain_json(diagnoses: Sequence[Diagnosis]) -> str:
-    """One run as its object; several as `{"version": 1, "runs": [...]}`."""
+    """One run as a single object; several as `{"version": 1, "runs": [...]}`."""
     runs = [_explained(diagnosis) for diagnosis in diagnoses]
     if len(runs) == 1:
         return _dump(runs[0])
@@ -31,18 +31,18 @@ def explain_json(diagnoses: Sequence[Diagnosis]) -> str:
 
 
 def compare_json(comparisons: Sequence[Comparison]) -> str:
-    """The first pair's keys, then every run; where there are more than two, every pair, and the runs in their order."""
+    """The first pair's keys, then every run; with more than two runs, also every pair and the ranking."""
     return _dump({"version": JSON_VERSION, **_comparison(comparisons)})
 
 
 def stages_json(staged: Sequence[tuple[Stage | None, Sequence[Comparison]]]) -> str:
-    """Where runs of several stages are compared: `{"version": 1, "stages": [...]}`, each as if it were alone."""
+    """For runs with several stages: `{"version": 1, "stages": [...]}`, each like a comparison of its own."""
     stages: list[Json] = [{"stage": stage, **_comparison(comparisons)} for stage, comparisons in staged]
     return _dump({"version": JSON_VERSION, "stages": stages})
 
 
 def _comparison(comparisons: Sequence[Comparison]) -> dict[str, Json]:
-    from nanopace.diagnosis.compare.ranking import rank  # explain does without it
+    from nanopace.diagnosis.compare.ranking import rank  # explain does not need it
 
     everyone = [comparisons[0].a, *(comparison.b for comparison in comparisons)]
     pairs = [_compared(comparison, other) for other, comparison in enumerate(comparisons, start=1)]
@@ -55,12 +55,12 @@ def _comparison(comparisons: Sequence[Comparison]) -> dict[str, Json]:
 
 
 def object_json(found: object) -> str:
-    """A record as one object."""
+    """A record as a single object."""
     return _dump(_plain(found))
 
 
 def recommend_json(documents: Sequence[Mapping[str, object]]) -> str:
-    """One card as its object; several as `{"version": 1, "cards": [...]}`."""
+    """One card as a single object; several as `{"version": 1, "cards": [...]}`."""
     if len(documents) == 1:
         return _dump(_ordered(documents[0]))
     return _dump({"version": JSON_VERSION, "cards": [_ordered(document) for document in documents]})
@@ -77,7 +77,7 @@ def _explained(diagnosis: Diagnosis, *, curves: bool = True) -> dict[str, Json]:
 
 
 def _compared(comparison: Comparison, other: int) -> dict[str, Json]:
-    """A pair without its two runs, which stand once under "runs": here is only where to find them."""
+    """A pair without its two runs: it only names their positions under "runs"."""
     pair: dict[str, Json] = {
         "a": {"run": 0, "name": comparison.a.source.name},
         "b": {"run": other, "name": comparison.b.source.name},
@@ -87,7 +87,7 @@ def _compared(comparison: Comparison, other: int) -> dict[str, Json]:
 
 
 def _plain(value: object) -> Json:
-    """Records and dataclasses in the order of their fields, mappings by key: the text is stable."""
+    """Records and dataclasses in field order, mappings sorted by key, so that the text is stable."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -102,7 +102,7 @@ def _plain(value: object) -> Json:
 
 
 def _rounded(value: float) -> float | None:
-    rounded = float(f"{value:.{SIGNIFICANT_DIGITS}g}") + 0.0  # + 0.0: there is no minus nought
+    rounded = float(f"{value:.{SIGNIFICANT_DIGITS}g}") + 0.0  # + 0.0 turns -0.0 into 0.0
     return rounded if math.isfinite(rounded) else None  # the largest floats round to infinity
 
 
@@ -111,7 +111,7 @@ def _dump(document: Json) -> str:
 
 
 def _lines(value: Json, indent: str) -> list[str]:
-    """Indented, but what fits stays on one line, and so does a curve: thousands of lines of one number help nobody."""
+    """Indent, but keep on one line what fits, and curves: thousands of lines with one number each help nobody."""
     one_line = json.dumps(value, allow_nan=False)
     scalars_only = isinstance(value, list) and not any(isinstance(item, (list, dict)) for item in value)
     if not isinstance(value, (list, dict)) or not value or scalars_only:

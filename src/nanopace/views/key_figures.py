@@ -1,4 +1,4 @@
-"""The large numbers below the answer of a page."""
+"""The key figures below a page's answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Figure:
 
 
 def key_figures(report: Report) -> list[Figure]:
-    """What a person wants to know before all else, as far as it is known."""
+    """The most important figures, as far as known."""
     run, words = report.diagnosis, report.words
     mfu, loss, wall, pace = run.mfu, run.loss, run.wall, run.throughput
     tilde = report.tilde("tokens_per_iteration")

@@ -1,4 +1,4 @@
-"""What a run costs in money, where a person gives a price: an hour of the machine, or a kilowatt-hour."""
+"""What a run costs, given a price per hour of the machine or per kilowatt-hour."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _PRICE = re.compile(r"\s*([$€£¥]?)\s*(\d{1,9}(?:[.,]\d{1,6})?)\s*([A-Z]{3}|[
 
 class Price(NamedTuple):
     amount: float
-    currency: str  # as it was given; may be empty
+    currency: str  # as given; may be empty
     per: Literal["h", "kWh"]
 
     def cost(self, hours: float | None, kwh: float | None) -> float | None:
-        """None where the hours, or the energy, are unknown."""
+        """The cost; None if the hours or the energy are unknown."""
         quantity = hours if self.per == "h" else kwh
         return None if quantity is None else quantity * self.amount
 
@@ -27,7 +27,7 @@ class Price(NamedTuple):
 
 
 def read_price(text: str) -> Price:
-    """ "0.35", "0.35/h", "0.30 EUR/kWh", "$2.49/h": by the hour where nothing else is said."""
+    """Read a price, per hour by default: "0.35", "0.35/h", "0.30 EUR/kWh" or "$2.49/h" are all accepted."""
     found = _PRICE.fullmatch(text)
     if found is None:
         raise UsageError("--price {text}: not a price; write 0.35, '$2.49/h' or '0.30 EUR/kWh'", text=text)

@@ -1,4 +1,5 @@
-"""What every view of one run shares: which finding is said where, once, and which figures rest on an inference."""
+"""What all views of one run share: where each finding appears (only once), and which figures depend on inferred
+facts."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Mapping
 from nanopace.diagnosis.result import Diagnosis, Finding, Loss, Mfu, Phases, SlowRow, Wall
 from nanopace.wording.catalog import UNKNOWN, Words
 
-# What has to be known before anything else: how the log was read. It is said below the title.
+# How the log was read, which matters before anything else. Shown below the title.
 READING = (
     *("many_runs", "other_ranks", "interleaved_processes"),
     *("quoted_log", "log_truncated", "unread_evaluations", "rows_cover_several", "untimed_log"),
@@ -17,7 +18,7 @@ READING = (
     *("tracked_series", "whole_seconds", "rate_with_evaluations"),
 )
 
-# Under which section a finding is said. Advice has a section of its own.
+# The section in which a finding appears. Advice has its own section.
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "times": (
         "no_plain_row",
@@ -69,7 +70,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "known": ("conflict", "untimed_sft", "untimed_rl", *READING),
 }
 
-# The facts behind the numbers of findings: a number is marked where one of its facts is inferred.
+# The facts behind the numbers in findings: a number is marked if one of its facts is inferred.
 RESTS_ON: Mapping[str, tuple[str, ...]] = {
     "card": ("flops_per_token", "tokens_per_iteration"),
     "card_low": ("flops_per_token", "tokens_per_iteration"),
@@ -82,7 +83,7 @@ RESTS_ON: Mapping[str, tuple[str, ...]] = {
     "from_iters": ("eval_iters",),
 }
 
-# A slow row often has several causes. It is drawn as the first of these, the one that is the least everyday.
+# A slow row often has several causes. It is drawn as the first of these, the least common.
 CAUSES = ("restart", "compile", "stall", "periodic", "checkpoint", "evaluation")
 
 MOST_NOTES = 8
@@ -90,13 +91,13 @@ LONGEST_NOTE = 300  # characters
 
 _LONGEST_CHECKSUM, _SHORT_CHECKSUM = 16, 10  # characters
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
-_WORTH_A_LINE = 0.005  # of start-up: what the first steps took beyond a step; of the run: logging
+_WORTH_A_LINE = 0.005  # of start-up: extra time of the first steps; of the run: logging
 _LEAST_S, _LEAST_SHARE = 0.001, 0.0005
-_DUST = 1e-5  # of the wall clock: what is left unknown by rounding
+_DUST = 1e-5  # of the wall clock: unknown because of rounding
 
 
 class Report:
-    """One run in one language, and which of its findings have been said."""
+    """One run in one language, and which of its findings have already been shown."""
 
     def __init__(self, diagnosis: Diagnosis, words: Words, *, verbose: bool = False) -> None:
         self.diagnosis = diagnosis
@@ -110,12 +111,12 @@ class Report:
         return next((found[code] for code in codes if code in found), None)
 
     def sentence(self, finding: Finding) -> str:
-        """Its sentence; it will not be said a second time."""
+        """The sentence of a finding, which will not be shown again."""
         self._said.append(finding)
         return self.text(finding)
 
     def text(self, finding: Finding) -> str:
-        """Its sentence, what rests on inferred facts marked."""
+        """The sentence of a finding, with figures based on inferred facts marked."""
         numbers: dict[str, object] = dict(finding.numbers)
         for name, facts in RESTS_ON.items():
             if numbers.get(name) is not None and self.tilde(*facts):
@@ -123,14 +124,14 @@ class Report:
         return self.words.finding(finding.code, numbers)
 
     def skip(self, code: str) -> None:
-        """Do not say this any more."""
+        """Do not show this any more."""
         self._said += [finding for finding in self.diagnosis.findings if finding.code == code]
 
     def said(self, finding: Finding) -> bool:
         return any(finding is said for said in self._said)
 
     def lines(self, section: str) -> list[str]:
-        """What belongs to a section and was not said above, in the section's order."""
+        """The remaining sentences of a section, in the section's order."""
         return [
             self.text(finding)
             for code in SECTIONS[section]
@@ -139,7 +140,7 @@ class Report:
         ]
 
     def saving(self, finding: Finding) -> str:
-        """What an advice would have saved in this run; empty where that is unknown."""
+        """What the advice would have saved in this run; empty if unknown."""
         words = self.words
         if finding.saves_s is None:
             return ""
@@ -149,23 +150,23 @@ class Report:
         return words.text("Saves {time} ({share}).", time=time, share=words.percent(finding.saves_share))
 
     def tilde(self, *facts: str) -> str:
-        """The mark of a figure that rests on an inferred fact."""
+        """The mark of a figure that depends on an inferred fact."""
         return tilde(self.diagnosis, *facts)
 
 
 def tilde(diagnosis: Diagnosis, *facts: str) -> str:
-    """The mark of a figure that rests on one of these facts, where that is inferred."""
+    """The mark of a figure that depends on one of these facts, if it is inferred."""
     known = (diagnosis.facts.get(name) for name in facts)
     return "~" if any(fact is not None and fact.origin == "inferred" for fact in known) else ""
 
 
 def marked(mark: str, text: str) -> str:
-    """A figure with its mark; what is unknown needs none."""
+    """A figure with its mark; an unknown one needs none."""
     return text if text == UNKNOWN else mark + text
 
 
 def card_range(mfu: Mfu, words: Words) -> str:
-    """The share of the card; where the card may be several, that of the fastest to that of the slowest of them."""
+    """The utilisation of the card; if several cards are possible, from the fastest to the slowest."""
     if mfu.card_low is None:
         return words.value("card", mfu.card)
     low, high = words.value("card_low", mfu.card_low), words.value("card_high", mfu.card_high)
@@ -173,14 +174,14 @@ def card_range(mfu: Mfu, words: Words) -> str:
 
 
 def last_training(words: Words, loss: Loss) -> str:
-    """What the last training loss is: the mean of past steps lags behind the model, and dropout is in it."""
+    """The name of the last training loss: a mean of past steps lags behind the model and includes dropout."""
     if loss.last_train_steps is None:
         return words.text("last training")
     return words.plural("training, last step", "training, last {n} steps", loss.last_train_steps)
 
 
 def gap_name(words: Words, loss: Loss) -> str:
-    """The two losses between which the gap lies."""
+    """The names of the two losses that the gap is between."""
     if loss.last_train_steps is None:
         return words.text("validation minus training")
     return words.plural(
@@ -189,7 +190,7 @@ def gap_name(words: Words, loss: Loss) -> str:
 
 
 def seconds_by_phase(wall: Wall) -> dict[str, float | None]:
-    """The wall clock's parts, in the order in which every view shows them."""
+    """The parts of the wall clock, in the order in which every view shows them."""
     unknown = wall.unknown_s
     if unknown is not None and unknown < _DUST * (wall.total_s or 0.0):
         unknown = 0.0
@@ -209,8 +210,8 @@ def seconds_by_phase(wall: Wall) -> dict[str, float | None]:
 
 
 def phase_name(diagnosis: Diagnosis, phase: str, words: Words) -> str:
-    """Where no row is a plain step, the time of training has the evaluations in it, or the start-up; where no row has a
-    time, all that the log does not tell apart is training and the rest."""
+    """The name of a phase. If no row is a plain step, training includes the evaluations or the start-up; if no row has
+    a time, everything that the log does not separate is training and the rest."""
     if phase == "unknown" and not diagnosis.timed:
         return words.text("training and the rest")
     if phase == "training" and not diagnosis.step.normal_rows:
@@ -227,13 +228,13 @@ def _is_nothing(seconds: float | None, wall: Wall) -> bool:
 
 
 def short_checksum(text: str) -> str:
-    """A long checksum, cut to its beginning."""
+    """The start of a long checksum."""
     is_checksum = len(text) > _LONGEST_CHECKSUM and set(text) <= _HEX_DIGITS
     return f"{text[:_SHORT_CHECKSUM]}…" if is_checksum else text
 
 
 def span_of(diagnosis: Diagnosis, words: Words) -> list[str]:
-    """What was read, for a title: the trainer, how far it came, and how many trained together."""
+    """What was read, for a title: the trainer, its iterations, and the number of processes."""
     source, facts = diagnosis.source, diagnosis.facts
     parts = [
         words.format(source.format),
@@ -253,13 +254,13 @@ def span_of(diagnosis: Diagnosis, words: Words) -> list[str]:
 
 
 def total_time(diagnosis: Diagnosis, words: Words) -> list[str]:
-    """How long it took, for a title; nothing where that is unknown."""
+    """The total time, for a title; nothing if unknown."""
     total_s = diagnosis.wall.total_s
     return [] if total_s is None else [words.duration(total_s)]
 
 
 def share_done(diagnosis: Diagnosis) -> float | None:
-    """The share of max_iters that is done; None where nothing is left, or nobody knows."""
+    """The share of max_iters that is done; None if nothing is left or it is unknown."""
     done, left = diagnosis.source.last_iteration, diagnosis.ahead.remaining_iterations
     return done / (done + left) if left else None
 
@@ -275,7 +276,7 @@ def named_causes(slow: SlowRow, words: Words, format: str) -> str:
 
 
 def made_of(row: SlowRow, words: Words, format: str) -> str:
-    """Each part of a slow row with its time; what cannot be told apart together."""
+    """Each part of a slow row with its time; parts that cannot be separated share one."""
     times = {cause: words.duration(ms / 1000) for cause, ms in row.parts_ms.items()}
     if len(times) == 1:
         return f"{named_causes(row, words, format)} {next(iter(times.values()))}"
@@ -283,7 +284,7 @@ def made_of(row: SlowRow, words: Words, format: str) -> str:
 
 
 def notes(diagnosis: Diagnosis, words: Words) -> list[str]:
-    """The first of the trainer's notes, each with its place, and how many more there are."""
+    """The trainer's first notes, each with its iteration, and how many more there are."""
     shown = [
         f"{words.text('iteration {iteration}', iteration=note.iteration)}: {_cut_note(words.from_english(note.text))}"
         for note in diagnosis.notes[:MOST_NOTES]
@@ -297,7 +298,8 @@ def _cut_note(text: str) -> str:
 
 
 def _parts_of_training(phases: Phases) -> dict[str, float]:
-    """As far as somebody told them apart: our trainer always does, another loop need not."""
+    """The parts of training as far as they were measured separately: our trainer always does that, other loops may
+    not."""
     if phases.optimizer_s:
         computing = {"forward_backward": phases.forward_backward_s, "optimizer": phases.optimizer_s}
         return {"data": phases.data_s, **computing}
@@ -305,7 +307,7 @@ def _parts_of_training(phases: Phases) -> dict[str, float]:
 
 
 def parts_of_phases(phases: Phases | None, wall: Wall) -> dict[str, dict[str, float]]:
-    """What a phase was made of, where that was measured, in the order in which every view shows it."""
+    """The parts of each phase, if measured, in the order in which every view shows them."""
     if phases is None or wall.startup_s is None or wall.total_s is None:
         return {}
     startup = {"startup": phases.startup_s}

@@ -1,4 +1,4 @@
-"""The sections of a report on one run, in their order. Terminal and page show them, each with pictures of its own."""
+"""The sections of a report on one run, in order. Terminal and page show them, each with its own pictures."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from nanopace.views.report import (
 from nanopace.views.summary import summary
 from nanopace.wording.catalog import Words
 
-MOST_SAMPLES = 20  # that are shown
+MOST_SAMPLES = 20  # to show
 
 
 class Explained:
-    """A run as its report has it: the answer, as lines with their styles, and the sections by name."""
+    """A run as a report: the answer as lines with styles, and the sections by name."""
 
     def __init__(self, diagnosis: Diagnosis, words: Words, *, verbose: bool = False) -> None:
         self.report = Report(diagnosis, words, verbose=verbose)
-        self.answer = summary(self.report)  # first, so that no section says what it says
+        self.answer = summary(self.report)  # first, so that no section repeats it
         writers = (
             *(_wall, _iteration_times, _slow_rows, figures.throughput, figures.utilisation),
             *(figures.loss, figures.known_facts, _samples, _notes, _advice),
@@ -64,7 +64,7 @@ def _wall(report: Report) -> Section:
 
 
 def _iteration_times(report: Report) -> Section:
-    """How the baseline moved. The views draw the times themselves."""
+    """The levels of the baseline. The views draw the times themselves."""
     words, levels = report.words, report.diagnosis.step.levels
     blocks: list[str | Table] = []
     if len(levels) > 1:
@@ -77,7 +77,7 @@ def _iteration_times(report: Report) -> Section:
 
 
 def _slow_rows(report: Report) -> Section:
-    """Grouped by cause; with --verbose every single one."""
+    """Slow rows grouped by cause; with --verbose, every single one."""
     words, rows, format = report.words, report.diagnosis.slow_rows, report.diagnosis.source.format
     blocks: list[str | Table] = []
     if rows and report.verbose:
@@ -88,7 +88,7 @@ def _slow_rows(report: Report) -> Section:
 
 
 def slow_groups(rows: Sequence[SlowRow], words: Words, format: str) -> Table:
-    """How many rows each cause made slow, by how much, and where."""
+    """For each cause: how many rows it made slow, by how much, and where."""
     groups: dict[tuple[str, ...], list[SlowRow]] = {}
     for row in rows:
         groups.setdefault(row.causes, []).append(row)
@@ -110,7 +110,7 @@ def _group(words: Words, members: Sequence[SlowRow], format: str) -> Sequence[Te
 
 
 def every_slow_row(rows: Sequence[SlowRow], words: Words, format: str) -> Table:
-    """What each took, and what it is made of."""
+    """The time of each slow row, and what it consists of."""
     shown = [
         (
             words.count(row.iteration),
@@ -125,13 +125,13 @@ def every_slow_row(rows: Sequence[SlowRow], words: Words, format: str) -> Table:
 
 
 def _notes(report: Report) -> Section:
-    """What the trainer wanted a person to see while it trained."""
+    """What the trainer printed for the user while it trained."""
     lines = [Line((line,), hanging=2) for line in notes(report.diagnosis, report.words)]
     return Section("notes", report.words.text("Trainer messages"), lines)
 
 
 def _samples(report: Report) -> Section:
-    """Text that the model wrote, the newest first: on the page, and with --verbose."""
+    """Text that the model generated, newest first: on the page, and with --verbose."""
     words, written = report.words, report.diagnosis.samples if report.verbose else ()
     newest = sorted(written[-MOST_SAMPLES:], key=lambda sample: -sample.iteration)
     shown = [(words.count(sample.iteration), sample.text) for sample in newest]
@@ -142,7 +142,7 @@ def _samples(report: Report) -> Section:
 
 
 def _advice(report: Report) -> Section:
-    """What to change, by what it saves, and at what price."""
+    """What to change, with what it saves and what it costs."""
     words = report.words
     given = [finding for finding in report.diagnosis.findings if finding.advice and not report.said(finding)]
     blocks = []

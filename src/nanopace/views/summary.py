@@ -12,13 +12,13 @@ ALARMS = (
     *("throttled_hardware", "straggler", *SLOW_DOWNS, "ended_error", "rollbacks", "skipped_steps", "restarts"),
 )
 PACE = frozenset({"memory_spill", *SLOW_DOWNS})
-WORTH_AN_ALARM = (0.01, 60.0)  # of the run, or seconds: what a slow-down cost
-WILD = 0.15  # scatter around the baseline from which on one figure says too little of a step
+WORTH_AN_ALARM = (0.01, 60.0)  # of the run, or seconds: the cost of a slow-down
+WILD = 0.15  # scatter around the baseline: above this, show a range for the step time
 ORDINARY = frozenset({"evaluation", "checkpoint", "compile", "restart"})
 
 
 def summary(report: Report) -> list[tuple[str, str]]:
-    """What this is, how fast it trains, what the slow rows are and cost, the card, and what to do: line and style."""
+    """The run, its speed, its slow rows and their cost, the card, and what to do; each line with its style."""
     alarm = gravest_alarm(report.diagnosis)
     lines = [
         (_title(report), ""),
@@ -32,8 +32,7 @@ def summary(report: Report) -> list[tuple[str, str]]:
 
 
 def gravest_alarm(diagnosis: Diagnosis) -> Finding | None:
-    """The gravest thing to know. Of all that slowed the steps down only what cost most counts, and only if it was
-    much."""
+    """The most serious finding. Of all slow-downs, only the most expensive counts, and only if it cost much."""
     findings, (share, seconds) = diagnosis.findings, WORTH_AN_ALARM
     gravest = max((each for each in findings if each.code in PACE), key=lost_s, default=None)
     much = gravest is not None and lost_s(gravest) >= min(seconds, share * diagnosis.wall.awake_s) > 0
@@ -83,7 +82,7 @@ def _step(report: Report) -> str:
 
 
 def _typical(report: Report) -> str:
-    """What a normal step takes; a range where the steps scatter wildly."""
+    """The time of a normal step; a range if the steps scatter widely."""
     words, step = report.words, report.diagnosis.step
     usual = words.duration((step.median_ms or 0.0) / 1000)
     if step.low_ms is None or step.high_ms is None or (step.spread or 0.0) < WILD:
@@ -112,21 +111,21 @@ def _cost(report: Report) -> str:
         said = words.text("Evaluation takes {each}, a checkpoint {checkpoint}:", each=each, checkpoint=checkpoint)
     else:
         said = words.text("Evaluation takes {each}:", each=each)
-    report.skip("evaluation_rows")  # these lines say it
+    report.skip("evaluation_rows")  # these lines already cover it
     overhead = words.duration(wall.overhead_share * wall.awake_s)
     share = words.percent(wall.overhead_share)
     return f"{said} " + words.text("{share} of the run ({overhead}).", share=share, overhead=overhead)
 
 
 def _saves_little(advice: Finding) -> bool:
-    """Too little for the headline, in seconds and as a share."""
+    """Whether it saves too little for the summary, in seconds and as a share."""
     return advice.saves_s is not None and advice.saves_s < 60 and (advice.saves_share or 0.0) < 0.01
 
 
 def _card(report: Report) -> str:
     words, mfu = report.words, report.diagnosis.mfu
     if report.find("loss_diverged") is not None:
-        return ""  # what computes nothing is not well used
+        return ""  # a broken run does not use its card well
     rests_on = report.tilde("flops_per_token", "tokens_per_iteration")
     if mfu.card is not None and mfu.verdict is not None:
         share, name = rests_on + words.value("card", mfu.card), words.value("card_name", mfu.card_name)
@@ -154,13 +153,13 @@ def _card(report: Report) -> str:
 
 
 def _loss(report: Report) -> str:
-    """What is most worth knowing of the loss, where it is all that is known."""
+    """The most important finding about the loss, for a log without times."""
     found = report.find("overfitting", "gap_grows", "best_not_saved", "training_loss_course")
     return report.sentence(found) if found else ""
 
 
 def best_advice(diagnosis: Diagnosis) -> Finding | None:
-    """The one change that pays most, or that nothing is worth changing."""
+    """The most useful change, or that nothing is worth changing."""
     advice = [finding for finding in diagnosis.findings if finding.advice and not _saves_little(finding)]
     return max(advice, key=_urgency, default=None)
 
@@ -177,5 +176,5 @@ def _do(report: Report) -> str:
 
 
 def _urgency(advice: Finding) -> tuple[bool, float]:
-    """What it saves; a dtype that the card emulates comes before any saving that the log can tell."""
+    """Rank advice by its saving; avoiding an emulated dtype comes before any saving that the log can show."""
     return advice.code == "use_float16", advice.saves_s or 0.0

@@ -1,1 +1,1 @@
-"""Codes and numbers in, sentences out, in four languages."""
+"""Turns codes and numbers into sentences, in four languages."""

@@ -1,4 +1,4 @@
-"""What to change, and what the change costs: an advice without its price is half an advice."""
+"""What to change, and what the change costs: advice should always name its price."""
 
 from __future__ import annotations
 

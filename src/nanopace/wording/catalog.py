@@ -1,7 +1,8 @@
-"""The one object that views ask for words: a language, its catalogue and its numbers.
+"""The object that views use for all text: a language with its catalogue and its number format.
 
-A catalogue maps the English text to the language's (gettext; `make catalogs` collects and compiles them). English needs
-no file. What a view wants said it writes in English and passes through `Words.text`, the keyword of the collection.
+A catalogue maps English text to another language (gettext; `make catalogs` collects and compiles them). English needs
+no file. Views write their text in English and pass it through `Words.text`, which the collector recognises as a
+keyword.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from nanopace.wording.from_english import Reader
 
 LOCALE = Path(__file__).parent / "locale"
-MOST_DIGITS = 6  # more than a figure has otherwise, where two must differ
-UNKNOWN = "–"  # in a table, where a sentence has no place
+MOST_DIGITS = 6  # extra digits at most, if two figures must differ
+UNKNOWN = "–"  # in a table, where there is no room for a sentence
 
 
 def pick_language(flag: str | None, environ: Mapping[str, str]) -> str:
@@ -46,12 +47,12 @@ def pick_language(flag: str | None, environ: Mapping[str, str]) -> str:
 
 
 def _language_of(locale: str) -> str:
-    """de_DE.UTF-8 and de-AT are de."""
+    """The language code of a locale: de for de_DE.UTF-8 and de-AT."""
     return re.split(r"[_.@-]", locale.strip().lower())[0]
 
 
 def words(lang: str | None = None) -> Words:
-    """The words of a language; English where none is asked for."""
+    """The words of a language; English by default."""
     return Words(pick_language(lang, {}))
 
 
@@ -69,17 +70,17 @@ class Words:
     # --- texts -------------------------------------------------------------------------------------------------------
 
     def text(self, msgid: str, **values: object) -> str:
-        """A text of the catalogue with its values; strings are taken as they are, numbers get the language's form."""
+        """A translated text with its values filled in: strings unchanged, numbers in the language's format."""
         shown = {name: self._plain(value) for name, value in values.items()}
         return numbers.of_many(self._catalog.gettext(msgid).format(**shown), self._form)
 
     def plural(self, one: str, many: str, n: int, **values: object) -> str:
-        """A text that depends on a number, which is its value {n}."""
+        """A text that depends on a number, which fills {n}."""
         shown = {name: self._plain(value) for name, value in values.items()}
         return numbers.of_many(self._catalog.ngettext(one, many, n).format(n=self.count(n), **shown), self._form)
 
     def finding(self, code: str, values: Mapping[str, object]) -> str:
-        """The sentence of a finding, with its numbers in it."""
+        """The sentence of a finding, with its numbers filled in."""
         if values.get("elsewhere"):
             from nanopace.wording.other_trainers import ELSEWHERE
 
@@ -91,7 +92,7 @@ class Words:
         return self._say(SENTENCES[code], values)
 
     def advice_cost(self, code: str, values: Mapping[str, object]) -> str | None:
-        """What following an advice costs; None where it costs nothing, or where the finding is no advice."""
+        """What following a piece of advice costs; None if it costs nothing or the finding is not advice."""
         cost = ADVICE_COST.get(code)
         if values.get("elsewhere"):
             from nanopace.wording.other_trainers import COST_ELSEWHERE
@@ -100,46 +101,46 @@ class Words:
         return None if cost is None else self._say(cost, values)
 
     def reason(self, code: str, values: Mapping[str, object]) -> str:
-        """Why a knob has the value that is recommended."""
-        from nanopace.wording.reasons import REASONS  # only who recommends pays for it
+        """Why a knob has its recommended value."""
+        from nanopace.wording.reasons import REASONS  # only recommend needs it
 
         if isinstance(steps := values.get("steps"), str):
             values = {**values, "steps": ", ".join(map(self.memory_step, steps.split(", ")))}
         return self._say(REASONS[code], values)
 
     def note(self, code: str, values: Mapping[str, object]) -> str:
-        """A remark on the figures of a recommendation."""
+        """A note on the figures of a recommendation."""
         from nanopace.wording.reasons import NOTES
 
         return self._say(NOTES[code], values)
 
     def memory_step(self, name: str) -> str:
-        """What a step of the memory ladder does without."""
+        """What a step of the memory ladder saves."""
         from nanopace.wording.reasons import MEMORY_STEPS
 
         return self.text(MEMORY_STEPS[name])
 
     def link(self, code: str) -> str:
-        """How cards reach each other."""
+        """How cards are connected."""
         from nanopace.wording.reasons import LINKS
 
         return self.text(LINKS[code])
 
     def gate(self, code: str, values: Mapping[str, object]) -> str:
         """What a check of `nanopace gate` found."""
-        from nanopace.wording.gates import COMPARED, GATES  # only who gates pays for it
+        from nanopace.wording.gates import COMPARED, GATES  # only gate needs it
 
         compared = self._say(COMPARED, values) if "change" in values else None
         return self._say(GATES[code], {**values, "compared": compared})
 
     def gate_by_iteration(self) -> str:
-        """What a check of `nanopace gate` takes for granted where tokens are unknown."""
+        """What a check of `nanopace gate` assumes if tokens are unknown."""
         from nanopace.wording.gates import BY_ITERATION
 
         return self._say(BY_ITERATION, {})
 
     def help(self, text: str) -> str:
-        """A text of --help or of argparse, which puts the values in itself."""
+        """A text from --help or argparse, which fills in the values itself."""
         return self._catalog.gettext(text)
 
     def error(self, error: NanopaceError) -> str:
@@ -147,7 +148,7 @@ class Words:
         return one_line(self._translated(error))
 
     def message(self, text: str) -> str:
-        """What the trainer reports, on one line and safe to print; a text that is no `Message` as it is."""
+        """A message from the trainer, on one line and safe to print; unchanged if it is not a `Message`."""
         return one_line(self._translated(text) if isinstance(text, Message) else text)
 
     def from_english(self, text: str) -> str:
@@ -201,15 +202,15 @@ class Words:
         return self.text(labels.ORIGINS[code])
 
     def cause(self, code: str, format: str | None = None) -> str:
-        """A cause of a slow row; in a log of that format, where it is known."""
+        """A cause of a slow row; if known, as it applies to that log format."""
         return self.text(self._without_compiling(code, format) or labels.CAUSES[code])
 
     def phase(self, code: str, format: str | None = None) -> str:
-        """A phase of the wall clock, such as training, evaluation or suspended; in a log of that format."""
+        """A phase of the wall clock, such as training, evaluation or suspended; as it applies to that log format."""
         return self.text(self._without_compiling(code, format) or labels.PHASES[code])
 
     def _without_compiling(self, code: str, format: str | None) -> str | None:
-        """The label for a trainer that never compiles; None where the usual one is right."""
+        """The label for a trainer that never compiles; None if the usual one fits."""
         if format is None or code not in labels.WITHOUT_COMPILING:
             return None
         from nanopace.sources.formats.registry import find_format
@@ -222,7 +223,7 @@ class Words:
 
     def format(self, code: str) -> str:
         """The trainer that wrote a log."""
-        from nanopace.sources.formats.registry import find_format  # who asks has read a log
+        from nanopace.sources.formats.registry import find_format  # a log has been read by now
 
         return self.text(labels.FORMATS[code]) if code in labels.FORMATS else find_format(code).trainer
 
@@ -239,25 +240,25 @@ class Words:
         return self.text(labels.METRICS[code])
 
     def stage(self, code: str) -> str:
-        """A part of the training of a trainer that has several."""
+        """A training stage, for trainers with several."""
         return self.text(labels.STAGES[code])
 
     def clock(self, code: str) -> str:
-        """Which clock the seconds of training come from."""
+        """The source of the training time."""
         return self.text(labels.CLOCKS[code])
 
     def fact(self, name: str) -> str:
-        """A fact's name: knobs keep theirs, the others have one in the language."""
+        """A fact's name: knobs keep theirs, others are translated."""
         return self.text(labels.FACTS[name]) if name in labels.FACTS else name
 
     def card(self, name: str) -> str:
-        """A card's name without what all of its kind share: RTX 4070."""
+        """A card's name without the common prefix: RTX 4070."""
         return name.removeprefix("NVIDIA ").removeprefix("GeForce ")
 
     # --- numbers -----------------------------------------------------------------------------------------------------
 
     def number(self, x: float | None, digits: int | None = None) -> str:
-        """A number with `digits` after the point, or with as few as it needs."""
+        """A number with `digits` decimals, or with as few as it needs."""
         return UNKNOWN if x is None else numbers.decimal(x, self._form, digits)
 
     def significant(self, x: float | None, digits: int = 3) -> str:
@@ -265,36 +266,36 @@ class Words:
         return UNKNOWN if x is None else numbers.significant(x, self._form, digits)
 
     def loss(self, x: float | None, error: float | None = None) -> str:
-        """A loss, with its standard error where that is known: 3.2841 ±0.0031."""
+        """A loss, with its standard error if known: 3.2841 ±0.0031."""
         return self.number(x, 4) + ("" if x is None or error is None else f"{FIXED}±{self.number(error, 4)}")
 
     def factor(self, ratio: float | None) -> str:
-        """How many times as much: ×0.42, ×15.50, and ×0.0031 rather than ×0.00; nothing is no factor."""
+        """A ratio as a factor: ×0.42, ×15.50, and ×0.0031 rather than ×0.00; 0 is shown as unknown."""
         if not ratio:
             return UNKNOWN
         small = abs(ratio) < 0.095
         return "×" + (numbers.significant(ratio, self._form, 2) if small else numbers.decimal(ratio, self._form, 2))
 
     def count(self, n: float | None) -> str:
-        """A whole number, its thousands grouped."""
+        """A whole number with grouped thousands."""
         return UNKNOWN if n is None else numbers.decimal(n, self._form, 0)
 
     def percent(self, fraction: float | None, digits: int = 1, *, signed: bool = False) -> str:
-        """0.062 is 6.2%."""
+        """A fraction as a percentage: 0.062 is 6.2%."""
         return UNKNOWN if fraction is None else numbers.percent(fraction, self._form, digits, signed=signed)
 
     def mfu(self, fraction: float | None, digits: int = 2) -> str:
-        """A percentage that may be tiny: it always shows two significant digits."""
+        """A percentage that may be tiny: it always shows at least two significant digits."""
         if fraction and abs(fraction) < 0.0005:
             digits = max(digits, 1 - math.floor(math.log10(abs(fraction) * 100)))
         return self.percent(fraction, digits)
 
     def si(self, x: float | None, digits: int = 1) -> str:
-        """A count in short: 134.1k."""
+        """A count in short form: 134.1k."""
         return UNKNOWN if x is None else numbers.shortened(x, self._form, digits)
 
     def apart(self, name: str, a: float, b: float) -> tuple[str, str]:
-        """Two tokens or times of a step, with as many digits as tell them apart: 8.21M and 8.24M."""
+        """Two token counts or step times with enough digits to tell them apart: 8.21M and 8.24M."""
         shown = ("", "")
         for more in range(MOST_DIGITS):
             if name.endswith("_ms"):
@@ -306,19 +307,19 @@ class Words:
         return shown
 
     def size(self, x: float | None, unit: str = "GB", digits: int | None = None) -> str:
-        """An amount of memory or data in GB, MB or GiB, with its unit."""
+        """An amount of memory or data with its unit, in GB, MB or GiB."""
         return UNKNOWN if x is None else numbers.size(x, self._form, unit, digits)
 
     def flops(self, x: float | None) -> str:
-        """An amount of arithmetic: 854.8 MFLOP."""
+        """An amount of compute: 854.8 MFLOP."""
         return UNKNOWN if x is None else numbers.with_prefix(x, self._form, "FLOP")
 
     def tflops(self, x: float | None) -> str:
-        """A rate of arithmetic: 58.3 TFLOP/s."""
+        """A rate of compute: 58.3 TFLOP/s."""
         return UNKNOWN if x is None else f"{numbers.significant(x, self._form)}{FIXED}TFLOP/s"
 
     def ms(self, x: float | None, more: int = 0) -> str:
-        """A step time, one form for all below a second and one for all above: 169.2 ms, 3.91 s; or more digits."""
+        """A step time, with one format below a second and one above: 169.2 ms, 3.91 s; `more` adds digits."""
         if x is None:
             return UNKNOWN
         if abs(x) >= 999.95:
@@ -326,14 +327,14 @@ class Words:
         return f"{numbers.decimal(x, self._form, (1 if abs(x) >= 10 else 2) + more)}{FIXED}ms"
 
     def duration(self, seconds: float | None) -> str:
-        """A time in the unit that suits it: 169 ms, 0.47 s, 5.14 s, 3 min 41 s, 7.8 h, 2 d 3 h."""
+        """A time in a suitable unit: 169 ms, 0.47 s, 5.14 s, 3 min 41 s, 7.8 h, 2 d 3 h."""
         if seconds is None:
             return UNKNOWN
         if seconds < 0:
             return f"-{self.duration(-seconds)}"
         if seconds < 0.19995:
             return f"{numbers.significant(seconds * 1000, self._form)}{FIXED}ms"
-        if seconds < 1:  # so that 0.47 s can stand beside 5.14 s
+        if seconds < 1:  # so that 0.47 s fits next to 5.14 s
             return f"{numbers.decimal(seconds, self._form, 2)}{FIXED}s"
         if seconds < 59.95:
             return f"{numbers.significant(seconds, self._form)}{FIXED}s"
@@ -351,7 +352,7 @@ class Words:
         return f"{self.count(many)}{FIXED}{large} {rest}{FIXED}{small}"
 
     def value(self, name: str, value: object) -> str:
-        """A finding's number, in the form that its name asks for (diagnosis/codes.py says how they are named)."""
+        """A finding's number, in the format that its name implies (see diagnosis/codes.py for the names)."""
         if value is None:
             return self.text("unknown")
         if name.endswith("card_name"):

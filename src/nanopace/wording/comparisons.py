@@ -1,4 +1,4 @@
-"""What each finding about two runs says; sentences.py has the others, and the rules for all of them."""
+"""Sentences for findings about two runs; sentences.py has the rules for all findings."""
 
 from __future__ import annotations
 

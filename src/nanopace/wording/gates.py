@@ -1,4 +1,4 @@
-"""What `nanopace gate` says of each check; for the codes of diagnosis/compare/gate.py."""
+"""Sentences for each check of `nanopace gate`, for the codes of diagnosis/compare/gate.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from nanopace.wording.template import Sentence, say
 
-# What the sentences about `--slower` call {compared}.
+# What {compared} stands for in the sentences about `--slower`.
 COMPARED = say(
     "{new_tokens_per_s} tokens/s against {base_tokens_per_s}, {change} per token (99% interval {low} to {high}), "
     "{new_rows} and {base_rows} rows"

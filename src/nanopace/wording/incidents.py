@@ -1,4 +1,4 @@
-"""What is said of restarts, sleep, full memory and how a run ended; sentences.py has the rules for all findings."""
+"""Sentences about restarts, sleep, full memory and how a run ended; sentences.py has the rules for all findings."""
 
 from __future__ import annotations
 

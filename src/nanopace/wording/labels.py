@@ -1,6 +1,6 @@
-"""A few words for every code that is no finding: origins, causes, phases, verdicts.
+"""Labels for all codes that are not findings: origins, causes, phases, verdicts.
 
-Also which of a finding's numbers are percentages or losses, where the name's ending does not say so.
+Also lists which of a finding's numbers are percentages or losses, if the ending of the name does not show it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ SIGNED_SHARES = frozenset(
     {"change_share", "excess_share", "drift_share", "flops_per_token_share", "utilisation_share", "peak_share"}
     | {"gpu_count_share"}
 )
-# Values of knobs are written as they are typed.
+# Values of knobs are written as typed.
 KNOB_VALUES = frozenset(
     {"from_interval", "to_interval", "from_iters", "to_iters", "from_batch", "to_batch", "to_accumulation"}
     | {"log_interval", "eval_interval", "learning_rate"}
 )
 
-# Of a card's sensors, by the ending of the number's name: the unit, and how many digits it is worth.
+# For a card's sensors, by the ending of the number's name: the unit and the number of digits.
 UNITS: Mapping[str, tuple[str, int]] = {
     "_kwh": ("kWh", 3),
     "_watts": ("W", 3),
@@ -85,7 +85,7 @@ PHASES: Mapping[str, str] = {
     "unknown": label("unknown"),
 }
 
-# Instead of these where the trainer never compiles.
+# Used instead if the trainer never compiles.
 WITHOUT_COMPILING: Mapping[str, str] = {"compile": label("warm-up"), "startup": label("start-up")}
 
 PARTS: Mapping[str, str] = {
@@ -99,7 +99,7 @@ PARTS: Mapping[str, str] = {
     "logging": label("logging"),
 }
 
-# Others are called as their trainer.
+# All others are called by their trainer's name.
 FORMATS: Mapping[str, str] = {
     "ledger": label("nanopace ledger"),
     **dict.fromkeys(("pattern", "pattern_elapsed"), label("read with --pattern")),
@@ -113,7 +113,7 @@ ENDINGS: Mapping[str, str] = {
     "error": label("ended with an error"),
 }
 
-# Numbers of one sentence that differ, and must be seen to differ.
+# Numbers in one sentence that differ and must be seen to differ.
 SIDE_BY_SIDE = (("sooner_tokens", "later_tokens"), ("faster_ms", "slower_ms"), ("before_ms", "after_ms"))
 
 VERDICTS: Mapping[str, str] = {

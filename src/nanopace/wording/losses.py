@@ -1,4 +1,4 @@
-"""What is said of the loss; sentences.py has the rules for all findings."""
+"""Sentences about the loss; sentences.py has the rules for all findings."""
 
 from __future__ import annotations
 

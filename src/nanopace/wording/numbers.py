@@ -1,9 +1,9 @@
-"""The languages, and numbers in the form of each, without a locale database: start-up matters, and four are few.
+"""The languages and their number formats, without a locale database: start-up time matters, and there are only four.
 
-A language is added here, with its number form, and in locale/ with its catalogue: the rest asks `LANGUAGES`,
-but for `nanopace --help`, which imports nothing.
+To add a language, add its number format here and its catalogue in locale/; everything else uses `LANGUAGES`, except for
+`nanopace --help`, which imports nothing.
 
-The tests hold every form against Babel, which knows them all and takes too long to import for a terminal report.
+Tests compare every format with Babel, which knows them all but takes too long to import for a terminal report.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import re
 
 from nanopace.record import Record
 
-NARROW = "\u202f"  # French puts it between thousands
-FIXED = "\u00a0"  # a space at which no line is broken: between a number and its unit
+NARROW = "\u202f"  # groups thousands in French
+FIXED = "\u00a0"  # a no-break space, between a number and its unit
 
 _MANY = re.compile(rf"({FIXED}(?:M|Md|Bn|B))[ {FIXED}](tokens|paramètres|parámetros)\b")
 
 
 class NumberForm(Record):
-    """How a language writes numbers."""
+    """The number format of a language."""
 
     point: str
     group: str
-    group_from: int = 4  # digits before the point from which on they are grouped
+    group_from: int = 4  # group numbers with at least this many digits before the point
     before_percent: str = FIXED
     short: tuple[str, str, str, str] = ("k", "M", "B", "T")  # thousand, million, 10^9, 10^12
-    counts_in_millions: bool = False  # 10^9 is a thousand millions, with no word of its own
+    counts_in_millions: bool = False  # 10^9 is a thousand millions and has no word of its own
     byte: str = "B"
 
 
@@ -49,7 +49,7 @@ KNOWN_LANGUAGES = f"{', '.join(LANGUAGES[:-1])} or {LANGUAGES[-1]}"  # for --hel
 
 
 def decimal(x: float, form: NumberForm, digits: int | None = None) -> str:
-    """`x` with `digits` after the point; without `digits`, as short as six significant digits allow."""
+    """`x` with `digits` decimals; without `digits`, as short as six significant digits allow."""
     if not math.isfinite(x):
         return "nan" if math.isnan(x) else ("∞" if x > 0 else "-∞")
     if digits is None:
@@ -57,7 +57,7 @@ def decimal(x: float, form: NumberForm, digits: int | None = None) -> str:
     plain = f"{x:.{digits}f}"
     sign, plain = ("-", plain[1:]) if plain.startswith("-") else ("", plain)
     if not plain.strip("0."):
-        sign = ""  # what rounds to zero is not negative
+        sign = ""  # no minus sign if it rounds to zero
     whole, _, rest = plain.partition(".")
     if len(whole) >= form.group_from:
         whole = f"{int(whole):,}".replace(",", form.group)
@@ -73,24 +73,24 @@ def _digits_needed(x: float) -> int:
 
 
 def significant(x: float, form: NumberForm, digits: int = 3) -> str:
-    """`x` with that many significant digits, but never fewer than all those before the point."""
+    """`x` with that many significant digits, but always with all digits before the point."""
     if x == 0 or not math.isfinite(x):
         return decimal(x, form, 0)
     after = digits - 1 - math.floor(math.log10(abs(x)))
-    # 9.996 has three significant digits as 10.0, not as 10.00.
+    # 9.996 with three significant digits is 10.0, not 10.00.
     after = digits - 1 - math.floor(math.log10(abs(round(x, after)) or abs(x)))
     return decimal(x, form, max(0, after))
 
 
 def percent(fraction: float, form: NumberForm, digits: int = 1, *, signed: bool = False) -> str:
-    """A fraction as per cent; `signed` writes a plus, too."""
+    """A fraction as a percentage; `signed` also writes a plus sign."""
     shown = decimal(fraction * 100, form, digits)
     plus = "+" if signed and fraction > 0 and shown.strip("0.,") else ""
     return f"{plus}{shown}{form.before_percent}%"
 
 
 def shortened(x: float, form: NumberForm, digits: int = 1) -> str:
-    """A large count in short: 134.1k, 40.6M, 2.4B (in the language's own word for it)."""
+    """A large count in short form: 134.1k, 40.6M, 2.4B (with the language's own suffix)."""
     scaled, thousands = _scaled(x, digits, len(form.short))
     if thousands == 0:
         return decimal(x, form, 0 if float(x).is_integer() else digits)
@@ -129,7 +129,7 @@ def of_many(text: str, form: NumberForm) -> str:
 
 
 def size(x: float, form: NumberForm, unit: str, digits: int | None = None) -> str:
-    """An amount of memory with its unit: 12 GB, and 12 Go in French."""
+    """An amount of memory with its unit: 12 GB, or 12 Go in French."""
     return f"{decimal(x, form, digits)}{FIXED}{unit.removesuffix('B')}{form.byte}"
 
 
@@ -141,7 +141,7 @@ def with_prefix(x: float, form: NumberForm, unit: str) -> str:
 
 
 def _scaled(x: float, digits: int, most: int) -> tuple[float, int]:
-    """`x` divided by 1000 until it prints below 1000, and how often it was divided, at most `most` times."""
+    """Divide `x` by 1000 until it prints below 1000, at most `most` times; return it and the number of divisions."""
     thousands = 0
     while thousands < most and abs(x) >= 1000 - 0.5 * 10**-digits:
         x, thousands = x / 1000, thousands + 1

@@ -1,6 +1,7 @@
-"""What findings say of runs that nanoGPT's knobs do not set, where the sentences of the other modules name these.
+"""Sentences for trainers that do not use nanoGPT's knobs, in place of those that name these knobs.
 
-No names of knobs here: each trainer has its own. What cannot be passed to nanopace for such a log is not asked for.
+No knob is named here, because each trainer has its own. Nothing is requested that cannot be passed to nanopace for such
+a log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is said where the time of a step changed over the run; sentences.py has the rules for all findings."""
+"""Sentences about changes of the step time; sentences.py has the rules for all findings."""
 
 from __future__ import annotations
 

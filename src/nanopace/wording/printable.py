@@ -1,4 +1,4 @@
-"""What is safe to show: no name and no line of a log can break a line, move the cursor or turn the writing around."""
+"""Make text safe to show: no name or log line can break a line, move the cursor or reverse the writing direction."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ _INVISIBLE |= dict.fromkeys([0x061C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x20
 
 
 def one_line(text: str, keep: str = "") -> str:
-    """For a terminal: a space for every character that cannot be printed, but for those in `keep`."""
+    """For a terminal: replace unprintable characters by spaces, except those in `keep`."""
     return "".join(c if c.isprintable() or c in keep else " " for c in text)
 
 
 def clean(text: str) -> str:
-    """The same with the no-break spaces of our own numbers."""
+    """The same, but keep the no-break spaces of our own numbers."""
     return one_line(text, FIXED + NARROW)
 
 
 def visible(text: str) -> str:
-    """For a page, lines and all: without control characters, marks that turn the direction of writing, and the bytes of
-    a file's name that are no text."""
+    """For a page, keeping line breaks: remove control characters, direction marks, and bytes of file names that are not
+    text."""
     return text.translate(_INVISIBLE).encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""What is said of how the log was read; sentences.py has the rules for all findings."""
+"""Sentences about how the log was read; sentences.py has the rules for all findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why `nanopace recommend` chooses a knob's value, and what is to be known of its figures; for the codes of tune/."""
+"""Why `nanopace recommend` chooses the value of each knob, and notes on its figures; for the codes of tune/."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ LINKS: Mapping[str, str] = {
     "host": label("host memory at 4 to 12 GB/s"),
 }
 
-# What each step of the memory ladder does without.
+# What each step of the memory ladder saves.
 MEMORY_STEPS: Mapping[str, str] = {
     "activation": label("GELU output recomputed"),
     "hidden": label("MLP hidden layer recomputed"),

@@ -1,8 +1,8 @@
-"""What each finding says, in English; the catalogues have the other languages.
+"""The sentences of all findings, in English; the catalogues have the other languages.
 
-They stand in modules by subject; here they are together. A sentence says what is so and what to do about it, in words
-for people who train models and do not study clocks. It blames nobody, and says "unknown" where something is. Codes and
-the names of their numbers are those of diagnosis/codes.py; a test holds the two tables together.
+They are defined in modules by subject and collected here. A sentence states a fact and what to do about it, in words
+for people who train models and are not experts in timing. It blames nobody, and says "unknown" if something is. Codes
+and names of numbers are those of diagnosis/codes.py; a test keeps the two tables consistent.
 """
 
 from __future__ import annotations

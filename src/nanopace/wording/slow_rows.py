@@ -1,4 +1,4 @@
-"""What is said of slow rows and what their time contains; sentences.py has the rules for all findings."""
+"""Sentences about slow rows and what their time contains; sentences.py has the rules for all findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the tables of sentences are made of. `label`, `say` and `say_n` are keywords of the collection of catalogues."""
+"""The building blocks of the sentence tables. The collector of catalogues recognises `label`, `say` and `say_n` as
+keywords."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ _PLACEHOLDER = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
 
 
 def label(msgid: str) -> str:
-    """A text that is translated where it is used."""
+    """Mark a text that is translated where it is used."""
     return msgid
 
 
@@ -20,7 +21,7 @@ def placeholders(text: str) -> frozenset[str]:
 
 
 class Template(NamedTuple):
-    """One way to say it; with `many`, its form depends on the value named `counted`."""
+    """One wording; with `many`, its form depends on the value named `counted`."""
 
     one: str
     many: str | None = None
@@ -28,12 +29,12 @@ class Template(NamedTuple):
 
     @property
     def needs(self) -> frozenset[str]:
-        """The values without which this cannot be said."""
+        """The values that this wording needs."""
         return placeholders(self.many or self.one)
 
 
 class Sentence(NamedTuple):
-    """The ways to say one thing, the most telling first: the first whose values are all known is said."""
+    """Alternative wordings, most specific first: the first one whose values are all known is used."""
 
     templates: tuple[Template, ...]
 

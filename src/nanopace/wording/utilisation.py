@@ -1,4 +1,4 @@
-"""What each finding about the card says; sentences.py has the others, and the rules for all of them."""
+"""Sentences about the card; sentences.py has the rules for all findings."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ UTILISATION: Mapping[str, Sentence] = {
     ),
 }
 
-# Instead of "mfu_unknown" where the card is missing: no config file names it.
+# Used instead of "mfu_unknown" if the card is missing, because no config file names it.
 CARD_UNKNOWN = say(
     "The card's utilisation cannot be computed without {knobs} and the card. Pass --config FILE or --set NAME=VALUE, "
     "and {flag}."

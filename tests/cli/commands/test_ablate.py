@@ -1,4 +1,4 @@
-"""The whole command, with real runs on this machine."""
+"""The complete command, with real runs on this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...train.conftest import TINY, write_corpus
 
 @pytest.fixture
 def configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A and B, which differ in the width, by a lot, and in a learning rate, which no clock sees."""
+    """A and B, which differ a lot in width, and in the learning rate, which does not affect the speed."""
     monkeypatch.chdir(tmp_path)
     shared = {**TINY, "dataset": str(write_corpus(tmp_path / "corpus"))}
     for name, more in (("a.py", {"n_embd": 16, "learning_rate": 1e-3}), ("b.py", {"n_embd": 512})):
@@ -33,7 +33,7 @@ def test_two_configs_end_in_what_each_knob_did(configs: Path, capsys: pytest.Cap
     found = json.loads(said.out)
     assert [each["knobs"] for each in found["players"]] == [["n_embd"], ["learning_rate"]]
     width = found["speed"][0]
-    assert width["value"] < -width["error"] < 0  # wider is slower, and no noise hides it
+    assert width["value"] < -width["error"] < 0  # wider is slower, beyond the noise
     assert found["flops"][0]["value"] > 1
     assert found["trials"] == 8
     assert said.err.splitlines()[-1].startswith("8/8 ")

@@ -1,4 +1,4 @@
-"""`nanopace compare`: runs by letter, each with settings of its own."""
+"""`nanopace compare`: runs by letter, each with its own settings."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_a_page_holds_one_stage_and_says_how_to_get_the_others(
 def test_a_run_that_begins_below_the_goal_did_not_reach_it_in_no_time(
     write_speedrun: WriteSpeedrun, capsys: Capture
 ) -> None:
-    """As fine-tuning of a better model does."""
+    """As when fine-tuning a better model."""
     low = write_speedrun("low.log", MID | {"bits": -0.2, "columns": ""})
     low_text = Path(low).read_text().splitlines()
     low_text.insert(5, "Step 00000 | Validation bpb: 0.4000")

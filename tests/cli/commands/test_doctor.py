@@ -13,7 +13,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 def asked(printed: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """`python -m nanopace.train.doctor` is this program instead: a machine of another kind."""
+    """Replaces `python -m nanopace.train.doctor` with this program: a machine of another kind."""
     program = tmp_path / "program.py"
     program.write_text(printed)
     start = subprocess.Popen

@@ -1,4 +1,4 @@
-"""`nanopace explain`: what is read, what is said where, and with which exit code."""
+"""`nanopace explain`: what it reads, what it prints to which stream, and its exit code."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_standard_input(write_log: WriteLog, capsys: Capture, monkeypatch: pytes
 
 def test_a_page_is_written_whole(write_log: WriteLog, tmp_path: Path, capsys: Capture) -> None:
     page = tmp_path / "report.html"
-    for _ in range(2):  # the second time over the first
+    for _ in range(2):  # the second time overwrites the first
         assert main(["explain", str(write_log()), "--html", str(page)]) == 0
         assert page.read_text().lower().startswith("<!doctype html>")
     out, err = capsys.readouterr()
@@ -263,7 +263,7 @@ def test_the_real_process(write_log: WriteLog) -> None:
 def test_a_card_that_was_measured_here_gives_one_more_figure(
     write_log: WriteLog, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What nanopace tune has kept, for a card of exactly that name, and for that precision alone."""
+    """What nanopace tune stored, only for a card of exactly that name and for that precision."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "cache" / "nanopace").mkdir(parents=True)
     kept = {
@@ -300,7 +300,7 @@ def test_a_card_that_was_measured_here_gives_one_more_figure(
     said = explained(capsys, str(tmp_path / "ledger.jsonl"))["findings"]
     assert [each["numbers"] for each in said if each["code"] == "utilisation_measured"] == [
         {"measured_share": 0.5, "measured_tflops": 800.0, "card_name": "NVIDIA H200"}
-    ]  # what the run says of its own card, and not what was measured here
+    ]  # what the run records about its own card, not what was measured here
     assert main(["explain", str(write_log()), "--gpu=NVIDIA H200", "--set=dtype=bfloat16"]) == 0
     assert "of the 600 TFLOP/s that large matrix products reach" in " ".join(
         capsys.readouterr().out.replace("\u00a0", " ").split()

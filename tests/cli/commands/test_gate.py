@@ -1,4 +1,4 @@
-"""`nanopace gate`: exit status and sentence of real processes, and what it refuses."""
+"""`nanopace gate`: exit status and sentences of real processes, and what it refuses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEADER = "tokens per iteration will be: 32,768\nnumber of parameters: 123.59M\n"
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., str]:
-    """A nanoGPT log of steps of 500 ms, 0.5% noise, with an evaluation of 4 s at every fiftieth."""
+    """A nanoGPT log with steps of 500 ms, 0.5% noise, and an evaluation of 4 s every fifty steps."""
 
     def write(name: str, *, seed: int, rows: int = 200, slower: float = 0.0, noise: float = 0.005) -> str:
         rng, lines = random.Random(seed), [HEADER]
@@ -158,11 +158,11 @@ def test_mistakes(
     out, err = capsys.readouterr()
     assert out == ""
     assert f"nanopace: {said}" in err
-    assert err.count("\n") <= 2  # of a directory, stderr also says what is in it
+    assert err.count("\n") <= 2  # for a directory, stderr also lists what is in it
 
 
 def test_stages(write_speedrun: Callable[..., str], capsys: Capture) -> None:
-    """Of a log with several stages one is picked; runs of different stages are not compared."""
+    """One stage of a log is picked; runs of different stages are not compared."""
     both = write_speedrun("both.log", {"stage": "base"}, {"stage": "mid"})
     base, mid = write_speedrun("base.log", {"stage": "base"}), write_speedrun("mid.log", {"stage": "mid"})
     assert main(["gate", both, base, "--slower", "1%"]) == 2

@@ -1,4 +1,4 @@
-"""`nanopace prepare`: from names and files to a corpus that can be trained on, and what is said on the way."""
+"""`nanopace prepare`: from names and files to a corpus for training, and what it prints on the way."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_shakespeare(server: FileServer, capsys: Capture, monkeypatch: pytest.Mo
     corpus = open_corpus(Path("data/shakespeare"))
     assert (corpus.train.tokens, corpus.val.tokens) == (1890, 210)
     asked = len(server.asked)
-    assert main(["prepare", "shakespeare", "--out", "data/again"]) == 0  # with what is downloaded already
+    assert main(["prepare", "shakespeare", "--out", "data/again"]) == 0  # from what is already downloaded
     assert len(server.asked) == asked
 
 
@@ -249,7 +249,7 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ctrl_c_and_going_on() -> None:
     texts("a.jsonl", 100_000)
     command = [sys.executable, "-m", "nanopace", "prepare", "a.jsonl", "--tokenizer=bytes"]
-    for _ in range(5):  # on a busy machine it may be through before we press
+    for _ in range(5):  # on a busy machine it may be done before we press
         shutil.rmtree("data", ignore_errors=True)
         process = subprocess.Popen(
             command,

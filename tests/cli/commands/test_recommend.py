@@ -1,4 +1,4 @@
-"""`nanopace recommend`: the answer, the tables, the file, and one line for every mistake."""
+"""`nanopace recommend`: the answer, the tables, the file, and a one-line error for every mistake."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def headline(out: str) -> str:
 
 
 def test_repeated_text_is_in_the_headline(capsys: pytest.CaptureFixture[str]) -> None:
-    """Epochs, what they are worth, and how many steps would do: what 6,624 passes and a loss of 3.58 once hid."""
+    """Epochs, what they are worth, and how many steps suffice: 6,624 passes and a loss of 3.58 once hid this."""
     many = ("--gpu", "4070", "--model", "gpt2", "--dataset", "shakespeare", "--tokens", "2B")
     said = headline(shown(capsys, *many))
     assert said.endswith(
@@ -154,7 +154,7 @@ def test_repeated_text_is_in_the_config(tmp_path: Path, capsys: pytest.CaptureFi
 def test_a_loss_that_no_law_tells_is_unknown(
     asked: tuple[str, ...], limit: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It was 58 for 10,000 tokens, and 5.52 for 65 letters, of which ln(65) = 4.17 is to know nothing."""
+    """It was 58 for 10,000 tokens, and 5.52 for 65 letters, where ln(65) = 4.17 means knowing nothing."""
     out = shown(capsys, "--gpu", "4070", *asked)
     assert "Final loss: unknown, since the scaling laws " in headline(out)
     assert "perplexity" not in out
@@ -180,7 +180,7 @@ def test_several_cards_only_where_one_was_measured(
 
 @pytest.mark.parametrize("card", all_cards(), ids=lambda card: card.label)
 def test_every_card_has_an_answer_for_shakespeare(card: Card, capsys: pytest.CaptureFixture[str]) -> None:
-    """Even where neither its speed nor the loss is known."""
+    """Even if neither its speed nor the loss is known."""
     out = shown(capsys, "--gpu", card.label, "--dataset", "shakespeare_char")
     assert "16 passes over shakespeare_char are worth 10.6 passes over fresh text" in headline(out)
     assert ("What to expect" in out) == (card.bf16_tflops is not None)
@@ -200,7 +200,7 @@ def test_eight_cards_are_a_row_where_they_are_known_of_any(capsys: pytest.Captur
 
 
 def test_what_shakespeare_is_trained_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """nanoGPT's small model, dropout, and evaluations that show overfitting; no GPT-2 in steps of a whole pass."""
+    """nanoGPT's small model, dropout, and evaluations that show overfitting; not a GPT-2 with one step per epoch."""
     config = tmp_path / "config.py"
     out = shown(capsys, "--gpu", "RTX 3060 12GB", "--dataset", "shakespeare_char", "--write", str(config))
     assert out.startswith("RTX 3060 (12 GB): 6x384, batch_size 32")
@@ -216,7 +216,7 @@ def test_what_shakespeare_is_trained_with(tmp_path: Path, capsys: pytest.Capture
 def test_a_dataset_on_this_disk_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As nanoGPT's prepare.py leaves it: two bytes a token, and the vocabulary in meta.pkl."""
+    """As nanoGPT's prepare.py leaves it: two bytes per token, and the vocabulary in meta.pkl."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "data" / "mine"
     folder.mkdir(parents=True)
@@ -229,7 +229,7 @@ def test_a_dataset_on_this_disk_is_counted(
     (folder / "meta.pkl").write_bytes(pickle.dumps({"vocab_size": 96}))
     found = json.loads(shown(capsys, *asked))
     assert (found["model"]["vocab_size"], found["loss_unknown"]) == (96, "vocabulary")
-    (folder / "train.bin").write_bytes(b"odd")  # whoever trains is told
+    (folder / "train.bin").write_bytes(b"odd")  # training reports it
     assert json.loads(shown(capsys, *asked))["epochs"] is None
     assert json.loads(shown(capsys, "--gpu", "4070", "--dataset", "a" * 5000, "--json"))["epochs"] is None
 
@@ -307,7 +307,7 @@ def test_a_mistake_is_one_line(arguments: list[str], said: str, capsys: pytest.C
 
 @pytest.mark.usefixtures("untraced")
 def test_it_is_quick_and_needs_no_torch() -> None:
-    """What takes long is not imported; the time itself has a bound that a busy machine holds, too."""
+    """Slow modules are not imported; the time has a bound that even a busy machine meets."""
     probe = (
         "import sys; from nanopace.cli.main import main; main(['recommend', '--gpu', '4070']); "
         "print(sorted({'torch', 'numpy', 'rich', 'jinja2', 'triton', 'babel'} & set(sys.modules)), file=sys.stderr)"

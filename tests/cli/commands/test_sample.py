@@ -33,7 +33,7 @@ def save(tmp_path: Path) -> Save:
         torch.manual_seed(2)
         model = GPT(shape)
         weights = model.state_dict()
-        if favourite is not None:  # say this one for ever
+        if favourite is not None:  # always generate this one
             weights["transformer.ln_f.weight"].zero_()
             weights["transformer.ln_f.bias"].fill_(1.0)
             weights["lm_head.weight"].zero_()
@@ -61,7 +61,7 @@ def test_samples_begin_with_the_prompt_and_are_separated(save: Save, capsys: pyt
 
 
 def test_a_seed_and_the_cache_do_not_change_the_text(save: Save, capsys: pytest.CaptureFixture[str]) -> None:
-    """Across the end of the block of 16, too. The second sample of a seed is the first of the next."""
+    """Also across the end of the block of 16. A seed's second sample is the next seed's first."""
     source = save(chars("abcdefgh\n"))
     flags = [source, "--prompt", "a", "--max_new_tokens", "40", "--temperature", "1.5", "--top_p", "0.95"]
     flags += ["--num=1"]
@@ -162,7 +162,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_model_does_not_steer_the_terminal(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An escape is shown, a carriage return is dropped, a new line and a tab are what they are."""
+    """An escape is shown, a carriage return is dropped, a new line and a tab stay."""
     screen = Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
     source = save(bytes_tokenizer(), shape=replace(SHAPE, bias=True), favourite=27)
@@ -176,7 +176,7 @@ def test_a_pipe_gets_what_the_model_said(save: Save, capsys: pytest.CaptureFixtu
 
 
 def test_text_is_shown_as_it_comes(save: Save) -> None:
-    """On a real terminal the prompt is there long before the last of two million tokens."""
+    """On a real terminal, the prompt appears long before the last of two million tokens."""
     source = save(chars("abc\n"))
     command = [sys.executable, "-m", "nanopace", "sample", source, "--prompt", "abc", "--max_new_tokens", "2000000"]
     ours, theirs = pty.openpty()

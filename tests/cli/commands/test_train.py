@@ -27,7 +27,7 @@ TINY = [
 
 @pytest.fixture
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with data/tiny in it, made by `prepare`."""
+    """A directory with data/tiny, made by `prepare`."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.txt").write_text("".join(f"def f{n}(self):\n    return {n}\n" for n in range(400)))
     assert main(["prepare", "tiny.txt", "--tokenizer", "bytes"]) == 0
@@ -35,7 +35,7 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def start(room: Path, *arguments: str, real: bool = False) -> subprocess.Popen[str]:
-    """`real`: from nothing, and not forked."""
+    """Start training; `real` starts a new process instead of forking."""
     command = [sys.executable, "-u", "-m", "nanopace", "train", *arguments]
     environment = {**unmeasured(), "OMP_NUM_THREADS": "1", "LC_ALL": "C"}
     return (subprocess.Popen if real else Popen)(
@@ -46,7 +46,7 @@ def start(room: Path, *arguments: str, real: bool = False) -> subprocess.Popen[s
 def test_a_run_from_a_config_file_to_its_report(room: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (room / "config.py").write_text("dataset = 'tiny'\nmax_iters = 5\nwarmup_iters = 2\nlog_interval = 2\n")
     capsys.readouterr()
-    assert main(["train", "config.py", *TINY, "--max_iters=20"]) == 0  # flags are over files
+    assert main(["train", "config.py", *TINY, "--max_iters=20"]) == 0  # flags override files
     said = capsys.readouterr().out
     row = re.compile(r"^iter (\d+): loss [\d.]+, time [\d.]+ms, mfu n/a, \d+ tok/s, norm [\d.]+, lr ", re.MULTILINE)
     rows = row.findall(said)
@@ -85,7 +85,7 @@ def test_stopped_politely_it_saves_and_says_how_to_go_on(room: Path, number: sig
 
 
 def test_stopped_twice_it_leaves_at_once_and_the_last_checkpoint_is_whole(room: Path) -> None:
-    large = ("--batch_size=16", "--n_layer=8", "--n_embd=256")  # a step that both of them hit
+    large = ("--batch_size=16", "--n_layer=8", "--n_embd=256")  # a step long enough for both to hit
     process = start(room, "--dataset=tiny", *TINY, *large, "--max_iters=100000", "--eval_interval=2")
     _until(process, "saved ")
     for _ in range(2):
@@ -182,7 +182,7 @@ def test_a_run_that_ends_before_its_first_row_is_no_error(
 def test_figures_for_weights_and_biases(
     room: Path, monkeypatch: pytest.MonkeyPatch, eval_train: str, name: str
 ) -> None:
-    """A stand-in for the library, which needs an account: it writes down what it is told."""
+    """With a stand-in for the library, which needs an account: it records what it receives."""
     (room / "wandb.py").write_text(
         "import json\n"
         "def _write(**said): open('told.jsonl', 'a').write(json.dumps(said) + '\\n')\n"
@@ -199,7 +199,7 @@ def test_figures_for_weights_and_biases(
     told = [json.loads(line) for line in (room / "told.jsonl").read_text().splitlines()]
     assert told[0]["init"]["project"] == "p"
     assert told[0]["init"]["name"] == "gpt2"
-    assert told[0]["init"]["mode"] == "offline"  # nobody is asked for a key
+    assert told[0]["init"]["mode"] == "offline"  # no key is requested
     evaluations = [each["log"] for each in told[1:-1] if "val/loss" in each["log"]]
     assert [each["iter"] for each in evaluations] == [0, 10, 20]
     assert evaluations[1].keys() - {"mfu"} == {"iter", name, "val/loss", "lr"}

@@ -1,4 +1,4 @@
-"""The whole command, with real trials on this machine."""
+"""The complete command, with real trials on this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ...train.conftest import TINY, write_corpus
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Value]:
-    """A step of four sequences, one by one: four times the work that it takes."""
+    """A step of four sequences, one at a time: four times the work it needs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(knob_trials, "has_compiler", lambda: False)  # it would take a minute
@@ -30,11 +30,11 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Value]:
 
 
 def test_a_config_ends_in_a_faster_one(config: dict[str, Value], capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["train.py", "--budget=60m", "--keep=kept"]  # a busy machine takes its time, and this is not about it
+    flags = ["train.py", "--budget=60m", "--keep=kept"]  # a busy machine may be slow, which does not matter here
     assert main(["tune", *flags, "--json", "--write=tuned.py"]) == 0
     said = capsys.readouterr()
     found = json.loads(said.out)
-    assert found["settings"]["batch_size"] > 1  # what a micro-batch costs whatever its size is most of it here
+    assert found["settings"]["batch_size"] > 1  # here, most of a micro-batch's cost does not depend on its size
     assert found["settings"]["batch_size"] * found["settings"]["gradient_accumulation_steps"] == 4
     assert found["gain"]["value"] > 0
     assert found["cost"]["fixed_ms"] > 0

@@ -1,4 +1,4 @@
-"""What `nanopace verify` says of whole, damaged and missing checkpoints, and with which exit code."""
+"""What `nanopace verify` reports about intact, damaged and missing checkpoints, and its exit codes."""
 
 from __future__ import annotations
 

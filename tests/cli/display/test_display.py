@@ -1,4 +1,4 @@
-"""Plain lines where nobody watches, and the choice between them and the live display."""
+"""Plain lines when there is no terminal, and the choice between them and the live display."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..sample_events import checkpoint, evaluation, introduction, outcome, step
 
 
 class Watched(io.StringIO):
-    """Knows what was flushed, and what was not."""
+    """Records what was flushed and what was not."""
 
     flushed = ""
 
@@ -67,7 +67,7 @@ def test_a_line_is_there_at_once() -> None:
 
 
 def test_a_note_in_the_middle_of_a_line_comes_after_it() -> None:
-    """As a signal handler's does, which may run inside of the write."""
+    """As from a signal handler, which may run during the write."""
 
     class Interrupted(io.StringIO):
         def write(self, text: str) -> int:

@@ -36,7 +36,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def trained(clock: Clock) -> State:
-    """After 500 steps of 0.2 s, evaluations among them, of 2000."""
+    """After 500 of 2000 steps of 0.2 s, with evaluations."""
     state = State(words(), clock)
     state.phase("startup")
     state.started(introduction())
@@ -206,7 +206,7 @@ def test_what_was_skipped_is_counted_and_shown(trained: State) -> None:
 
 def test_training_that_goes_back_has_its_time_and_its_curve_from_there(trained: State, clock: Clock) -> None:
     trained.event(step(300))
-    assert shown(trained)[0].endswith(" 15%")  # nobody knows yet how long it takes from here
+    assert shown(trained)[0].endswith(" 15%")  # the time left is still unknown
     clock.now += 2
     trained.event(step(310))
     assert shown(trained)[0].endswith("5 min 38 s left")
@@ -215,7 +215,7 @@ def test_training_that_goes_back_has_its_time_and_its_curve_from_there(trained: 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_no_word_is_broken(clock: Clock, language: str, width: int) -> None:
-    """What does not fit is left out as a whole: what is shown is the beginning of a line without bounds."""
+    """What does not fit is left out entirely: the shown text is the start of the unlimited line."""
     state = State(words(language), clock)
     state.started(
         introduction(first_step=1_234_567, last_step=2_345_678, phase_shares=lambda: dict.fromkeys(PHASES, 0.1))

@@ -1,4 +1,4 @@
-"""The live display on a terminal of our own, and on a real one."""
+"""The live display on a simulated terminal, and on a real one."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_a_process_that_is_ended_leaves_the_cursor_shown() -> None:
 
 @pytest.mark.parametrize("how", ["alone", "loop"])
 def test_ctrl_z_brings_the_cursor_back_and_fg_hides_it(how: str) -> None:
-    """Also where the loop handles Ctrl-Z, to stop its clock."""
+    """Also if the loop handles Ctrl-Z to stop its clock."""
     ours, theirs = pty.openpty()
     process = started_on(theirs, how)
     os.close(theirs)
@@ -284,7 +284,7 @@ def test_one_that_fails_while_it_waits_leaves_an_empty_line(terminal: Terminal, 
 
 @pytest.mark.slow
 def test_something_is_there_within_a_second(tmp_path: Path) -> None:
-    """Of the real command, long before torch is."""
+    """With the real command, long before torch is imported."""
     ours, theirs = pty.openpty()
     environment = unmeasured() | {"TERM": "xterm-256color", "COLUMNS": "60", "LINES": "30", "LANG": "C.UTF-8"}
     began = time.monotonic()
@@ -303,13 +303,13 @@ def test_something_is_there_within_a_second(tmp_path: Path) -> None:
 
 
 def read_until(file: int, mark: bytes | None) -> bytes:
-    """All that is written up to a mark, or to the end."""
+    """Everything written up to a mark, or to the end."""
     written = b""
     while mark is None or mark not in written:
         assert select.select([file], [], [], 20)[0], f"no {mark!r} in {written[-2000:]!r}"
         try:
             more = os.read(file, 65536)
-        except OSError:  # Linux says so at the end of a terminal
+        except OSError:  # Linux raises this at the end of a terminal
             more = b""
         if not more:
             assert mark is None, written[-2000:]

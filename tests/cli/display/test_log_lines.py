@@ -1,4 +1,4 @@
-"""The lines are a frozen surface: people's scripts read them, and so does our own analyst."""
+"""The lines are frozen: people's scripts read them, and so does our own analyst."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nanopace.wording.catalog import words
 
 from ..sample_events import checkpoint, evaluation, introduction, outcome, step
 
-# As people have them in their scripts for nanoGPT.
+# As in people's scripts for nanoGPT.
 NANOGPT_ROW = re.compile(r"^iter (\d+): loss ([\d.]+|nan|inf), time ([\d.]+)ms, mfu (-?[\d.]+)%")
 NANOGPT_EVALUATION = re.compile(r"^step (\d+): train loss ([\d.]+), val loss ([\d.]+)")
 

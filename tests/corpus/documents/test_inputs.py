@@ -1,4 +1,4 @@
-"""Which files are read: named ones always, others by their suffix."""
+"""Which files are read: named ones always, others by suffix."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_patterns(folder: Path) -> None:
     assert names(folder, "dee?") == ["deep/d.parquet", "deep/er/c.PY"]
     strange = folder / "a[1].txt"
     strange.write_text("x")
-    assert names(folder, "a[1].txt") == ["a[1].txt"]  # a file of that name goes before the pattern
+    assert names(folder, "a[1].txt") == ["a[1].txt"]  # a file of that name takes precedence over the pattern
 
 
 def test_what_is_not_there(folder: Path) -> None:

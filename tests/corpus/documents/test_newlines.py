@@ -1,4 +1,4 @@
-"""Line ends of a text are read as Python, and so nanoGPT, reads them: wherever a chunk ends, with the same tokens."""
+"""Line ends are read as Python, and thus nanoGPT, reads them: the same tokens, wherever a chunk ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHARS = Recipe(name="x", tokenizer="chars")
 
 
 class Mouthfuls(io.BytesIO):
-    """Gives three bytes at a time, whatever is asked for."""
+    """Returns three bytes at a time, whatever is requested."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         return super().read(3 if size is None or size < 0 else min(size, 3))
@@ -45,7 +45,7 @@ def test_any_mixture_wherever_a_chunk_ends(data: bytes) -> None:
 def test_the_bytes_of_train_bin_are_those_of_nanogpts_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: int
 ) -> None:
-    """A text that is streamed is read 8 kB at a time, and some of those end between \\r and \\n."""
+    """A streamed text is read 8 kB at a time, and some chunks end between \\r and \\n."""
     monkeypatch.setattr("nanopace.corpus.documents.pieces._IN_MEMORY", in_memory)
     data = b"To be,\r\nor not\rto be.\n\r\n\r" * 20_000
     path = tmp_path / "input.txt"
@@ -83,11 +83,11 @@ def test_the_same_text_with_other_line_ends_is_a_duplicate(tmp_path: Path) -> No
     for name, data in (("a.txt", b"a\nb\n" * 99), ("b.txt", b"a\r\nb\r\n" * 99), ("c.txt", b"a\rb\r" * 99)):
         (tmp_path / name).write_bytes(data)
     summary = prepare([tmp_path / f"{name}.txt" for name in "abc"], tmp_path / "out", CHARS)
-    assert summary.counts.duplicates == 4  # of three texts, whose ends are texts of their own
+    assert summary.counts.duplicates == 4  # of three texts, whose ends count as texts, too
 
 
 def test_what_an_earlier_version_began_is_not_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or else half of it would have its \\r. What it finished stays: somebody may be training on it."""
+    """Otherwise half of it would keep its \\r. What it finished stays: somebody may be training on it."""
     path, out = tmp_path / "input.txt", tmp_path / "out"
     path.write_bytes(b"To be,\r\nor not to be.\r\n" * 400)
     monkeypatch.setattr(intake, "BATCH", 1000)

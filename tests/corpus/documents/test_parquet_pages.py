@@ -1,4 +1,4 @@
-"""Headers of pages, byte by byte: what says how large a page is, and what is passed over."""
+"""Page headers, byte by byte: what gives the size of a page, and what is skipped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from nanopace.corpus.documents.parquet_pages import BadPageError, page_sizes
 
-SIZES = b"\x15\x90\x03" + b"\x15\x06"  # fields 2 and 3 behind field 1: 200 bytes once unpacked, and 3 as they are
+SIZES = b"\x15\x90\x03" + b"\x15\x06"  # fields 2 and 3 after field 1: 200 bytes unpacked, 3 as stored
 OF_NO_INTEREST = {
     "true": b"\x11",
     "false": b"\x12",
@@ -37,14 +37,14 @@ def test_a_field_may_say_its_number() -> None:
 @pytest.mark.parametrize(
     "header",
     [
-        b"",  # its end is missing
+        b"",  # the end is missing
         b"\x15\x02\x00",  # no sizes
-        b"\x15\x02\x15\x01\x15\x06\x00",  # a size below nothing
+        b"\x15\x02\x15\x01\x15\x06\x00",  # a negative size
         b"\x15\x02\x15\x06\x15\x01\x00",
         b"\x15\x02\x15\x06\x15\x0a\x00",  # more than there is
         b"\x19\x15" + SIZES + b"\x00",  # a list
         b"\x1c" * 10 + b"\x00" * 10 + SIZES + b"\x00",  # structs in structs
-        b"\x15" + b"\xff" * 10 + b"\x00" + SIZES + b"\x00",  # a number that does not end
+        b"\x15" + b"\xff" * 10 + b"\x00" + SIZES + b"\x00",  # an endless number
     ],
 )
 def test_what_makes_no_sense(header: bytes) -> None:

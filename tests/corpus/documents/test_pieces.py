@@ -65,7 +65,7 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 @given(text=st.text(st.sampled_from("ab1'.(" + BLANKS + "\n " * 6), min_size=SMALL, max_size=600))
 def test_the_tokens_are_those_of_the_whole_text(tokenizer: Tokenizer, text: str) -> None:
     found = [piece.text for piece in cut(text.encode())]
-    if all(re.match(r"[\n ]\S", following) for following in found[1:]):  # else there was no blank to cut at
+    if all(re.match(r"[\n ]\S", following) for following in found[1:]):  # otherwise there was no blank to cut at
         assert [token for ids in tokenizer.encode_batch(found) for token in ids] == tokenizer.encode(text)
 
 
@@ -78,10 +78,10 @@ def test_the_tokens_of_real_text(tokenizer: Tokenizer) -> None:
 
 def test_where_a_piece_ends() -> None:
     assert cut_between_words(b"a" * 50 + b"\nword word word word") == 50  # a line break rather than a space
-    assert cut_between_words(b"a" * 50 + b"\n  word word  word") == 63  # which has a word behind it
+    assert cut_between_words(b"a" * 50 + b"\n  word word  word") == 63  # one followed by a word
     assert cut_between_words(b"a" * 50) == 46  # nowhere better
-    assert cut_between_words("€".encode() * 20) == 54  # not inside of a character
-    assert cut_between_words(b"\x80" * 50) == 46  # which this is not
+    assert cut_between_words("€".encode() * 20) == 54  # not inside a character
+    assert cut_between_words(b"\x80" * 50) == 46  # these are no characters
 
 
 def test_bytes_that_are_not_utf_8_are_replaced_and_counted() -> None:
@@ -96,7 +96,7 @@ def test_a_byte_order_mark_is_no_text() -> None:
 
 @given(st.binary(max_size=200) | TEXTS.map(str.encode))
 def test_a_short_document_is_read_like_a_long_one(data: bytes) -> None:
-    """There is a quick way for what is in memory; a file has the same text and the same digest."""
+    """Documents in memory have a fast path; a file gives the same text and the same digest."""
     in_memory = list(pieces_of(Document(data, "x", lambda: 7)))
     text = data.replace(b"\0", b" ")
     as_file = list(pieces_of(Document(lambda: io.BytesIO(text), "x", lambda: 7))) if text[:2] not in UTF_16 else []

@@ -1,4 +1,4 @@
-"""Documents out of every kind of file, whole ones and broken ones."""
+"""Documents from every kind of file, intact and broken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks and servers that answer with something else, or without an end, and disks that are full."""
+"""Networks and servers that answer with something else, or endlessly, and full disks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FileServer]:
-    """Stands in for Hugging Face, of whose files no checksum is known here."""
+    """Stands in for Hugging Face; no checksums of its files are known here."""
     with serving({"/a.bin": DATA, OPENWEBTEXT + FIRST: parquet()}) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
         monkeypatch.setattr("nanopace.corpus.download.named._OPENWEBTEXT_KNOWN", {})

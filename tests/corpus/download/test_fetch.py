@@ -1,4 +1,4 @@
-"""Downloads from a real server: whole or not at all, and never the same byte twice without need."""
+"""Downloads from a real server: complete or not at all, and no byte twice unless necessary."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_connection_that_breaks_costs_nothing(server: FileServer, tmp_path: Pa
 
 
 def test_attempts_that_bring_something_are_not_counted(server: FileServer, tmp_path: Path) -> None:
-    """However bad the connection is: five in a row that bring nothing are too many, and no others."""
+    """However bad the connection is: only five attempts in a row that bring nothing are too many."""
     server.breaks_after = [0, 0, 0, 0, 1000] * 3
     assert download(remote(server), tmp_path, pause=0).read_bytes() == DATA
 

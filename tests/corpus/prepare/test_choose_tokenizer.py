@@ -59,7 +59,7 @@ def test_a_sample_is_enough_of_much_text(files: list[Path], monkeypatch: pytest.
     assert set(sample) < set(whole)
     assert 0.1 < len(sample) / len(whole) < 0.45
     assert {text.split("file ")[1][0] for text in sample} == {"0", "1", "2"}  # from everywhere
-    monkeypatch.setattr(fitting, "_MULTIPLIER", 0)  # all are chosen: the bound holds
+    monkeypatch.setattr(fitting, "_MULTIPLIER", 0)  # all are chosen, up to the bound
     assert sum(len(text.encode()) for text in fitting._sampled(inputs, lambda _: None)) <= inputs.total // 4 + 100
 
 

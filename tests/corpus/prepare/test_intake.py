@@ -49,7 +49,7 @@ def test_progress_counts_the_bytes_of_all_files(tmp_path: Path) -> None:
     files = [rows(tmp_path / name, texts) for name, texts in (("a.jsonl", ["a" * 30]), ("b.jsonl", []), ("c", ["c"]))]
     sizes = [path.stat().st_size for path in files]
     found = [done for done, _ in all_pieces(read(files))]
-    assert found == [sizes[0], sizes[0], sum(sizes), sum(sizes)]  # each text, and its end that is held out
+    assert found == [sizes[0], sizes[0], sum(sizes), sum(sizes)]  # each text, and its held-out end
 
 
 def test_replaced_characters_are_counted_once(tmp_path: Path) -> None:

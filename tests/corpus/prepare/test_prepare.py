@@ -1,4 +1,4 @@
-"""From text to shards: what is in them, and that nothing that happens in between changes a byte of it."""
+"""From text to shards: what is in them, and that nothing that happens in between changes a byte."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_too_few_documents_for_a_split(tmp_path: Path) -> None:
         InputError, match=r"1 distinct documents leave no text for (val|train); choose another --val_frac"
     ):
         prepare([path], tmp_path / "out", BYTES)
-    assert not (tmp_path / "out").exists()  # so that another --val_fraction meets nothing
+    assert not (tmp_path / "out").exists()  # so that another --val_fraction finds nothing there
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "notes").touch()
     with pytest.raises(InputError, match="leave no text"):
@@ -254,7 +254,7 @@ def test_a_bad_line_late_in_the_input(rows: list[Path], tmp_path: Path, monkeypa
 
 @pytest.fixture
 def small_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A standard library of one module, and how often it was asked for."""
+    """A standard library of one module, and how often it was requested."""
     asked: list[int] = []
     path = tmp_path / "module.py"
     path.write_text("def f():\n    return 1\n" * 200)

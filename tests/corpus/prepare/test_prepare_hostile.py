@@ -1,4 +1,4 @@
-"""A directory from somebody else as --out: nothing outside of it is written, and nothing is waited for."""
+"""An untrusted directory as --out: nothing outside it is written, and nothing blocks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nanopace.cli.main import main
 from nanopace.corpus.prepare.provenance import PROVENANCE
 from nanopace.corpus.shards.manifest import MANIFEST, read_manifest
 
-SECRET = b"not yours" * 10_000  # longer than whatever is written here
+SECRET = b"not yours" * 10_000  # longer than anything written here
 
 
 @pytest.fixture
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A corpus whose making was interrupted after some tokens, beside somebody's file."""
+    """A corpus whose preparation was interrupted after some tokens, next to somebody's file."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "victim").write_bytes(SECRET)
     rows = [json.dumps({"text": f"some text, number {n}"}) + "\n" for n in range(300)]
@@ -65,7 +65,7 @@ def test_what_leads_out_is_not_written(which: str, kind: str, begun: Path, capsy
             path.symlink_to("/dev/zero")
         case _:
             path.mkdir()
-    refused(capsys, path.name if kind == "directory" else "b.jsonl: line 101")  # else it is removed, as any remains are
+    refused(capsys, path.name if kind == "directory" else "b.jsonl: line 101")  # others are removed as leftovers
     assert not Path("new").exists()
 
 

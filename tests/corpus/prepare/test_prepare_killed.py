@@ -1,4 +1,4 @@
-"""A corpus whose making is killed: started again it goes on, and no byte of the result differs."""
+"""Preparing a corpus is killed and restarted: it continues, and no byte of the result differs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def child(out: Path, files: list[Path], *, vocab_size: int = 0, operations: int 
 
 @pytest.fixture
 def whole(rows: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
-    """What an uninterrupted run in one go makes of the rows."""
+    """What an uninterrupted run makes of the rows."""
     monkeypatch.setattr("nanopace.corpus.documents.pieces.PIECE", 1000)
     prepare(rows, tmp_path / "whole", BYTES)
     return contents(tmp_path / "whole")
@@ -127,7 +127,7 @@ def test_a_resumed_run_does_not_encode_again(
 def test_what_is_lost_in_between(
     rows: list[Path], whole: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is not finished is made again anyway; what is finished, and what says what the corpus is, must be there."""
+    """Unfinished files are made again anyway; finished ones, and those that describe the corpus, must exist."""
     monkeypatch.setattr(intake, "BATCH", 10_000)
     out = tmp_path / "out"
 

@@ -1,4 +1,4 @@
-"""Corpora of every format on a real disk: opened as they are, or refused with the file's name."""
+"""Corpora of every format on a real disk: opened as they are, or refused with the name of the file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def entry(path: Path) -> ShardEntry:
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    """A corpus as `nanopace prepare` makes it, of two training shards."""
+    """A corpus as `nanopace prepare` makes it, with two training shards."""
     for name, ids in (("train-00000", IDS), ("train-00001", IDS[:20]), ("val-00000", IDS[:10])):
         raw(tmp_path / f"{name}.bin", ids)
     tokenizer = bytes_tokenizer()
@@ -66,7 +66,7 @@ def llmc(tmp_path: Path) -> Path:
 
 
 def tokens(corpus: Corpus) -> tuple[list[int], list[int]]:
-    """Everything, by way of windows of one token."""
+    """All tokens, read as windows of one token."""
     found = []
     for split in (corpus.train, corpus.val):
         out = np.empty((split.tokens, 1), dtype=np.int64)
@@ -321,7 +321,7 @@ def test_other_data_has_another_fingerprint(kind: str, request: pytest.FixtureRe
     before = corpus.fingerprint
     path = corpus.val.shards[0].path
     data = bytearray(path.read_bytes())
-    data[-1] ^= 1  # as long as before, and another token
+    data[-1] ^= 1  # the same length, but another token
     path.write_bytes(data)
     assert open_corpus(directory).fingerprint != before
 

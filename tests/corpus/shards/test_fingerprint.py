@@ -1,4 +1,4 @@
-"""Files that change, vanish or were damaged at rest are found out; files that only look changed are not."""
+"""Files that change, vanish or were damaged on disk are detected; files that only look changed are accepted."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("hashed", [True, False])
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_file_that_changes_is_an_error_with_its_name(tmp_path: Path, change: str, hashed: bool) -> None:
-    """Whether the hash is in a manifest, or was taken when the file was first read."""
+    """Whether the hash is in a manifest or was taken when the file was first read."""
     path = tmp_path / "train.bin"
     split = Split([shard(path, hashed=hashed)])
     split.take_fingerprints()
     assert read(split) == list(range(20_000, 20_100))
     CHANGES[change](path)
-    for _ in range(2):  # it does not get used to it
+    for _ in range(2):  # it keeps failing
         with pytest.raises(InputError, match=r"train\.bin: has changed since training started; restore"):
             read(split)
     path.write_bytes(TOKENS.tobytes())
@@ -128,7 +128,7 @@ def test_damage_at_rest(tmp_path: Path) -> None:
 
 
 def test_large_data_is_proved_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not before the first window, unless it is the validation's; and not after somebody says stop."""
+    """Not before the first window, unless it is validation data; and not after a request to stop."""
     monkeypatch.setattr(tokens_module, "_SMALL", 1000)
     path = tmp_path / "train.bin"
     listed = shard(path)
@@ -175,11 +175,11 @@ def test_a_file_of_one_byte_that_grows_is_another_though_its_samples_are_alike(t
 
 
 def test_what_an_earlier_process_trained_on_is_expected(tmp_path: Path) -> None:
-    """By its hash, which the file has had since before this process began."""
+    """By its hash, which the file has had since before this process started."""
     path = tmp_path / "train.bin"
     listed = shard(path).sha256
     assert listed is not None
-    for known, expected in ((None, listed), (listed, "of something else")):  # the manifest's word counts more
+    for known, expected in ((None, listed), (listed, "of something else")):  # the manifest takes precedence
         fingerprint = FileFingerprint(path, known)
         fingerprint.expect(expected)
         fingerprint.verify()
@@ -191,7 +191,7 @@ def test_what_an_earlier_process_trained_on_is_expected(tmp_path: Path) -> None:
 
 
 def test_a_sample_is_4096_bytes_at_three_places(tmp_path: Path) -> None:
-    """Runs remember it: another one would refuse to go on."""
+    """Runs remember it: with another sample they would refuse to resume."""
     data = TOKENS.tobytes()
     (tmp_path / "train.bin").write_bytes(data)
     parts = data[:4096] + data[40_000:44_096] + data[-4096:]
@@ -216,7 +216,7 @@ except InputError as error:
 
 
 def test_a_file_that_is_cut_does_not_end_the_process(tmp_path: Path) -> None:
-    """A mapped one would, with SIGBUS."""
+    """A mapped file would, with SIGBUS."""
     shard(tmp_path / "train.bin")
     command = [sys.executable, "-c", CUT, str(tmp_path / "train.bin")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

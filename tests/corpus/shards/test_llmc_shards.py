@@ -1,4 +1,4 @@
-"""llm.c's header: what it promises is there, or the file is refused."""
+"""llm.c's header: the file contains what it promises, or is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""corpus.json: written and read again, and refused where anything in it cannot be right."""
+"""corpus.json: written and read back, and refused if anything in it is impossible."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_an_alphabet_of_thousands_is_read() -> None:
 
 
 class Call:
-    """Pickles as a call of whatever is given."""
+    """Pickles as a call of a given function."""
 
     def __init__(self, *call: Any) -> None:
         self.call = call
@@ -122,7 +122,7 @@ def test_anything_but_a_plain_dict_is_refused(protocol: int, content: Any) -> No
         b"}",
         b"(.",
         b"}}.",
-        b"}K\x01s.",  # one item is no pair
+        b"}K\x01s.",  # one item is not a pair
         b"K\x01s.",
         b"s.",
         b"}(K\x01u.",
@@ -142,9 +142,9 @@ def test_anything_but_a_plain_dict_is_refused(protocol: int, content: Any) -> No
         b"Pid\n.",
         b"}Q.",
         b"\x82\x01.",
-        b"\x80\x05\x96" + struct.pack("<Q", 1 << 40) + b"x.",  # a buffer that is not there
-        b"\x80\x04\x8d" + struct.pack("<Q", 1 << 60) + b"x.",  # a string that is not there
-        b"}\x8b" + struct.pack("<i", 1 << 30) + b"x.",  # an integer that is not there
+        b"\x80\x05\x96" + struct.pack("<Q", 1 << 40) + b"x.",  # a missing buffer
+        b"\x80\x04\x8d" + struct.pack("<Q", 1 << 60) + b"x.",  # a missing string
+        b"}\x8b" + struct.pack("<i", 1 << 30) + b"x.",  # a missing integer
         b"L" + b"9" * 100_000 + b"L\n.",  # one that takes minutes to read
         b"\xff\xff",
     ],
@@ -165,7 +165,7 @@ def test_no_bytes_break_the_reading(data: bytes) -> None:
 @settings(max_examples=300)
 @given(st.data(), st.sampled_from(PROTOCOLS))
 def test_nor_does_a_damaged_meta(data: st.DataObject, protocol: int) -> None:
-    """A few bytes of a real one are changed. What still comes out is what unpickling would give."""
+    """A few bytes of a real one are changed. If it is still read, the result is what unpickling would give."""
     pickled = bytearray(pickle.dumps({"vocab_size": 3, "stoi": {"a": 0, "b": 1, "ü": 2}}, protocol))
     for place in data.draw(st.lists(st.integers(0, len(pickled) - 1), max_size=3)):
         pickled[place] = data.draw(st.integers(0, 255))
@@ -175,7 +175,7 @@ def test_nor_does_a_damaged_meta(data: st.DataObject, protocol: int) -> None:
         return
     try:
         unpickled = pickle.loads(bytes(pickled))  # noqa: S301
-    except Exception:  # pickle is stricter about protocols, frames and what it has forgotten
+    except Exception:  # pickle is stricter about protocols, frames and its memo
         return
     assert found == unpickled
 

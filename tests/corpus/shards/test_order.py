@@ -1,4 +1,4 @@
-"""The order of training: every window once an epoch, the same whoever asks and however they slice it."""
+"""The training order: every window once per epoch, the same however it is sliced."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ END = 0  # of text
 
 
 def unread(*tokens: int) -> Split:
-    """Shards of these sizes that are on no disk: without documents the order never looks into them."""
+    """Shards of these sizes that do not exist on disk: without documents, the order never reads them."""
     return Split(Shard(Path(f"{number}.bin"), count, "uint16") for number, count in enumerate(tokens))
 
 
@@ -96,7 +96,7 @@ def test_the_last_token_is_trained_on_in_some_epoch() -> None:
 
 
 def test_the_order_has_no_pattern() -> None:
-    """Neighbours in the order are no neighbours in the corpus, and each place sees early and late windows alike."""
+    """Neighbours in the order are not neighbours in the corpus, and each position gets early and late windows alike."""
     order = Order(unread(1_000_001), 10, 3)
     starts = order.starts(0, order.windows) // 10
     ranks = np.argsort(starts)
@@ -107,7 +107,7 @@ def test_the_order_has_no_pattern() -> None:
 
 
 def test_the_order_is_the_same_on_every_machine() -> None:
-    """A resumed run must find these very windows: whoever changes the order breaks it, and must mean to."""
+    """A resumed run must find exactly these windows: a change of the order breaks it, and must be deliberate."""
     order = Order(unread(100, 60), 8, 1337)
     assert order.windows == 17
     assert order.starts(0, 17).tolist() == [

@@ -1,4 +1,4 @@
-"""Looking through whole files gives what looking at every token would."""
+"""Scanning complete files gives the same result as looking at every token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows come out of the files as they went in, whatever the files look like."""
+"""Windows are read as they were written, whatever the files look like."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_windows_are_the_tokens_of_one_shard(
     ]
     starts = data.draw(st.lists(st.sampled_from(allowed), max_size=6))
     for dtype in (np.int64, np.int32, np.uint16):
-        out = np.zeros((len(starts), length + 2), dtype=dtype)  # a wider one keeps what is beyond
+        out = np.zeros((len(starts), length + 2), dtype=dtype)  # a wider array keeps what lies beyond
         split.gather(np.array(starts, dtype=np.int64), length, out)
         assert out[:, :length].tolist() == [everything[start : start + length] for start in starts]
         assert not out[:, length:].any()

@@ -1,4 +1,4 @@
-"""Long runs of blanks, which tiktoken alone does not survive, change no token."""
+"""Long runs of blanks, which crash tiktoken alone, change no token."""
 
 from __future__ import annotations
 

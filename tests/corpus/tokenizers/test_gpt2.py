@@ -1,4 +1,4 @@
-"""GPT-2's vocabulary, and the ids that everybody else gets."""
+"""GPT-2's vocabulary, with the same ids as everywhere else."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _released: list[tiktoken.Encoding] = []
 
 @pytest.mark.slow
 def test_both_files_are_openais_to_the_byte(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the hashes with which tiktoken would fetch them."""
+    """By the hashes that tiktoken checks when it downloads them."""
     asked: dict[str, str] = {}
     monkeypatch.setattr(openai_public, "data_gym_to_mergeable_bpe_ranks", lambda **said: asked.update(said))
     openai_public.gpt2()

@@ -1,4 +1,4 @@
-"""What all tokenizers promise, and their files: saved, loaded, damaged."""
+"""What all tokenizers guarantee, and their files: saved, loaded, damaged."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_characters_have_nothing_between_documents() -> None:
 
 @every_kind
 def test_it_travels_to_another_process(tokenizer: Tokenizer) -> None:
-    tokenizer.encode(TEXT)  # so that what it keeps is there
+    tokenizer.encode(TEXT)  # fills its cache
     copy: Tokenizer = pickle.loads(pickle.dumps(tokenizer))  # noqa: S301
     assert copy.encode(TEXT) == tokenizer.encode(TEXT)
     assert copy.hash == tokenizer.hash
@@ -139,7 +139,7 @@ def test_halves_of_pairs_stay_apart_in_a_file(tmp_path: Path) -> None:
 
 def test_nanogpts_alphabet_is_one(tmp_path: Path) -> None:
     letters = sorted("hello wörld\n")
-    letters = sorted(set(letters), reverse=True)  # nanoGPT sorts upwards; whatever the ids are, they are kept
+    letters = sorted(set(letters), reverse=True)  # nanoGPT sorts them ascending; any ids are kept
     ids = {letter: number for number, letter in enumerate(letters)}
     meta = {"vocab_size": len(letters), "itos": {number: letter for letter, number in ids.items()}, "stoi": ids}
     (tmp_path / "meta.pkl").write_bytes(pickle.dumps(meta))

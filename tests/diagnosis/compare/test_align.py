@@ -81,7 +81,7 @@ def test_a_lead_within_the_noise_is_none() -> None:
 def test_one_odd_evaluation_is_no_change_of_lead() -> None:
     better, worse = curve(slow_start, 500, 12_000, 500, 0.01), curve(lambda x: slow_start(x) + 0.2, 500, 12_000, 500)
     dipped = list(worse.ys)
-    dipped[10] = better.ys[10] - 0.005  # ahead by a hair, once
+    dipped[10] = better.ys[10] - 0.005  # barely ahead, once
     aligned = align(better, Curve(worse.xs, tuple(dipped)))
     assert (aligned.leader, aligned.crossover) == ("a", None)
 
@@ -89,7 +89,7 @@ def test_one_odd_evaluation_is_no_change_of_lead() -> None:
 def test_a_dip_within_the_noise_does_not_delay_the_change() -> None:
     a, b = curve(quick_start, 300, 12_000, 300, 0.01), curve(slow_start, 300, 12_000, 300, 0.01)
     late = list(b.ys)
-    late[20] = a.ys[20] + 0.004  # at 6300, long after the change, behind by less than the noise
+    late[20] = a.ys[20] + 0.004  # at 6300, long after the crossing, behind by less than the noise
     assert align(a, Curve(b.xs, tuple(late))).crossover == align(a, b).crossover
 
 

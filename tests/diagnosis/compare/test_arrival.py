@@ -1,4 +1,4 @@
-"""When two runs were at the same loss: from a real log and a real ledger, and from curves made by hand."""
+"""When two runs reached the same loss: from a real log and a real ledger, and from curves made by hand."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TO_EACH = EVERY * STEP_MS / 1000 + (EVAL_MS + SAVE_MS) / 1000  # seconds from on
 
 
 def nanogpt(folder: Path, losses: Sequence[float] = LOSSES, *, startup_ms: float = 0.0, name: str = "log.txt") -> Path:
-    """As nanoGPT writes it: an evaluation and its checkpoint are in the row of their iteration."""
+    """A log as nanoGPT writes it: an evaluation and its checkpoint are in the row of their iteration."""
     lines = [SHAPE.rstrip()]
     for iteration in range(EVERY * (len(losses) - 1) + 1):
         ms = STEP_MS + (startup_ms if not iteration else 0.0)
@@ -61,7 +61,7 @@ def ledger(
     tokenizer: str | None = None,
     bytes_per_token: float | None = None,
 ) -> Path:
-    """As our trainer writes it: every piece of time has an event of its own."""
+    """A ledger as our trainer writes it: every piece of time has its own event."""
     path, at = folder / "ledger.jsonl", 0.0
     path.unlink(missing_ok=True)
     writer = LedgerWriter(path)
@@ -270,8 +270,8 @@ def test_with_other_tokens_bits_per_byte_are_compared_where_both_have_them(tmp_p
     one, other = tmp_path / "one", tmp_path / "other"
     one.mkdir()
     other.mkdir()
-    a = read(ledger(one, tokenizer="x", bytes_per_token=1.0))  # to 3 nats a byte
-    finer = (10.0, 6.4, 5.6, 5.0, 4.8)  # a higher loss a token, a lower one a byte
+    a = read(ledger(one, tokenizer="x", bytes_per_token=1.0))  # down to 3 nats per byte
+    finer = (10.0, 6.4, 5.6, 5.0, 4.8)  # a higher loss per token, a lower one per byte
     b = read(ledger(other, finer, tokenizer="y", bytes_per_token=2.0))
     arrival = arrived(a, b)
     assert (arrival.metric, arrival.error_basis) == ("bpb", "unknown"), "errors are told of the losses alone"

@@ -1,4 +1,4 @@
-"""Which losses may be held against each other, and why others may not."""
+"""Which losses can be compared, and why others cannot."""
 
 from __future__ import annotations
 

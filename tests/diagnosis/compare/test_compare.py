@@ -110,7 +110,7 @@ def test_four_cards_and_eight_need_no_peak_to_be_told_from_their_use(make_diagno
     eight = make_diagnosis(tokens=7880, flops=1e9, knobs={"gpu_count": 8})
     parts = compare(four, eight).decomposition
     assert (parts.gpu_count, parts.peak) == (pytest.approx(math.log(2)), None)
-    assert parts.utilisation == pytest.approx(math.log(0.985))  # what a card does, beside what it did
+    assert parts.utilisation == pytest.approx(math.log(0.985))  # per card
 
 
 def test_a_count_that_is_unknown_is_no_part(make_diagnosis: Any) -> None:
@@ -160,7 +160,7 @@ def test_time_that_is_no_training_explains_a_contradiction(make_diagnosis: Any) 
 
 
 def test_a_slow_start_explains_who_is_behind_at_equal_time(make_diagnosis: Any) -> None:
-    """Run b is faster over its whole length, and behind in the time that the shorter run a took."""
+    """Run b is faster over its full length, but behind within the time that the shorter run a took."""
     slow_start = [(k, 60.0 + k / 20, 3 - k / 1000) for k in range(100, 1001, 100)]
     even = [(k, k / 10, 3 - k / 1000) for k in range(100, 1001, 100)]
     a = overall(make_diagnosis(name="a.log", median_ms=100.0, tokens=1000, curve=even), 9_900.0)
@@ -186,7 +186,7 @@ KEEPS = [(0, 1.0, 6.1)] + [
 
 
 def test_the_best_so_far_decides_who_is_ahead(make_diagnosis: Any) -> None:
-    """Run b is behind as it stands at the end, and had the lower loss before: neither is what counts."""
+    """Run b is behind at the end, and had the lower loss earlier: neither is what counts."""
     a, b = (make_diagnosis(name=f"{n}.log", tokens=1000, curve=c) for n, c in (("a", KEEPS), ("b", OVERFITS)))
     found = compare(a, b)
     assert found.leader_time == found.leader_tokens == "a"

@@ -1,4 +1,4 @@
-"""What each check of `nanopace gate` answers: at its limit, beside it, and where something is unknown."""
+"""What each check of `nanopace gate` answers: at its limit, near it, and if something is unknown."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def checked(
     base: Run | None = None,
     **limits: float,
 ) -> Check:
-    """One check of two runs that were found to differ so."""
+    """One check of two runs with this difference."""
     asked: list[float] = []
     monkeypatch.setattr(gate_module, "slowdown", lambda _new, _base, ratio=1.0: asked.append(ratio) or found)
     judged = judge((new or run(), of(rows[0])), (base or run(), of(rows[1])), Limits(**limits), None)
@@ -66,7 +66,7 @@ def checked(
     ("low", "high", "answer", "code"),
     [
         (-0.004, 0.0099, "passed", "not_slower"),
-        (0.001, 0.0099, "passed", "not_slower"),  # surely slower, and surely by less
+        (0.001, 0.0099, "passed", "not_slower"),  # certainly slower, but certainly by less than the limit
         (-0.004, 0.01, "unknown", "slower_unclear"),
         (0.0, 0.01, "unknown", "slower_unclear"),
         (0.0001, 0.01, "failed", "slower"),
@@ -109,7 +109,7 @@ def test_why_it_cannot_be_told(
 def test_how_many_rows_are_to_be_logged(
     rows: tuple[int, int], more: int, run: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """600 of each, to two digits; one may have them already, behind the iterations that were compared."""
+    """600 of each, to two digits; one may already have them, after the compared iterations."""
     check = checked(monkeypatch, replace(WIDE, error_share=0.00229), rows=rows, slower=0.01)
     assert (check.numbers["rows_more"], check.numbers["run"]) == (more, run)
 
@@ -191,9 +191,9 @@ def test_step_ratio(low: float, high: float, answer: Answer, code: str, monkeypa
     assert (check.check, check.answer, check.code) == ("max_step_ratio", answer, code)
     assert set(check.numbers) == set(CHECKS[code])
     if answer == "unknown":
-        assert check.numbers["rows_more"] == 50  # fewer than there are would do by the error alone
+        assert check.numbers["rows_more"] == 50  # by the error alone, fewer than there are would do
         at_the_limit = checked(monkeypatch, replace(found, change_share=0.05), max_step_ratio=1.05)
-        assert at_the_limit.numbers["rows_more"] is None  # no number of rows tells
+        assert at_the_limit.numbers["rows_more"] is None  # no number of rows would decide it
 
 
 def diagnosed(

@@ -1,4 +1,4 @@
-"""Three runs and more in one order."""
+"""Three or more runs in one ranking."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nanopace.record import replace
 
 
 def curve(seconds: float, best: float, count: int = 8) -> list[tuple[int, float, float]]:
-    """Evaluations every 100 iterations, each after so many seconds more, down to the best."""
+    """Evaluations every 100 iterations, at equal intervals of time, down to the best."""
     return [(0, 0.0, 9.0)] + [(100 * k, seconds * k, best + (count - k) * 0.1) for k in range(1, count + 1)]
 
 
@@ -19,7 +19,7 @@ def order(ranking: Ranking) -> Sequence[int]:
 
 
 def test_the_lower_loss_at_equal_time_is_first(make_diagnosis: Any) -> None:
-    """Run 1 is better at equal tokens, and takes twice the time for them."""
+    """Run 1 is better at equal tokens, but takes twice as long for them."""
     runs = [
         make_diagnosis(tokens=1000, curve=curve(10.0, 3.0)),
         make_diagnosis(tokens=1000, curve=curve(20.0, 2.9)),
@@ -35,7 +35,7 @@ def test_the_lower_loss_at_equal_time_is_first(make_diagnosis: Any) -> None:
 
 def test_a_run_that_has_ended_keeps_its_best(make_diagnosis: Any) -> None:
     long = [make_diagnosis(curve=curve(10.0, best)) for best in (3.0, 2.9, 2.8)]
-    short = make_diagnosis(curve=curve(1.0, 2.7))  # at its end no other has been evaluated
+    short = make_diagnosis(curve=curve(1.0, 2.7))  # at its end, no other run has been evaluated
     ranking = rank([*long, short])
     assert ranking.seconds == 80.0
     assert order(ranking) == [3, 2, 1, 0]

@@ -1,4 +1,4 @@
-"""How much slower a run is, and how sure that is: on simulated runs whose truth is known, and as properties."""
+"""How much slower a run is, and how certain that is: on simulated runs with a known truth, and as properties."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ def flat(_: float) -> float:
 def times(
     rng: random.Random, rows: int = 100, *, noise: float = 0.005, alike: float = 0.0, shape: Shape = flat
 ) -> list[float]:
-    """Steps of 100 ms behind a start-up. `alike`: correlation of a row with the next one; `shape`: by the share of the
-    run."""
+    """Steps of 100 ms after a start-up. `alike`: correlation of neighbouring rows; `shape`: a function of progress."""
     made, state = [500.0], rng.gauss(0, 1)
     for row in range(rows):
         made.append(round(100 * math.exp(noise * state + shape(row / rows)), 2))
@@ -61,7 +60,7 @@ def against(new: Sequence[float], base: Sequence[float]) -> Slowdown:
 
 
 def answers(pairs: int, slower: float, *, seed: int = 1, **how: object) -> Counter[str]:
-    """What `--slower 1%` says of so many pairs, of which the new run is slower by so much."""
+    """What `--slower 1%` answers for many pairs in which the new run is slower by a given amount."""
     rng = random.Random(seed)
     counted: Counter[str] = Counter()
     for _ in range(pairs):
@@ -75,6 +74,7 @@ def answers(pairs: int, slower: float, *, seed: int = 1, **how: object) -> Count
 # --- operating characteristics ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
@@ -87,7 +87,7 @@ def answers(pairs: int, slower: float, *, seed: int = 1, **how: object) -> Count
     ids=["50 rows", "neighbours alike", "both drift", "both jump"],
 )
 def test_one_per_cent_is_found_and_none_is_invented(how: dict[str, object]) -> None:
-    """The bar: at 0.5% noise, 95 of 100 are found, and of 100 that are as fast one at most is called slower."""
+    """The bar: at 0.5% noise, 95 of 100 are found, and at most one of 100 equally fast runs is called slower."""
     found, same = answers(100, 0.01, **how), answers(100, 0.0, seed=2, **how)
     assert found["failed"] >= 95
     assert found["passed"] == 0
@@ -95,16 +95,18 @@ def test_one_per_cent_is_found_and_none_is_invented(how: dict[str, object]) -> N
     assert same["passed"] >= 95
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 @pytest.mark.parametrize(("noise", "alike"), [(0.005, 0.9), (0.02, 0.95), (0.03, 0.0)])
 def test_what_is_too_noisy_cannot_be_told(noise: float, alike: float) -> None:
-    """Neither a false alarm nor a false pass, whatever the noise is like."""
+    """Neither a false alarm nor a false pass, whatever the kind of noise."""
     found, same = (answers(100, slower, rows=150, noise=noise, alike=alike) for slower in (0.01, 0.0))
     assert found["passed"] <= 2
     assert same["failed"] <= 2
     assert min(found["unknown"], same["unknown"]) >= 30
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 def test_as_many_rows_as_are_asked_for_are_enough() -> None:
     rng = random.Random(4)
@@ -119,8 +121,9 @@ def test_as_many_rows_as_are_asked_for_are_enough() -> None:
     assert sum(told) >= 18
 
 
+@pytest.mark.usefixtures("untraced")
 def test_the_interval_is_students() -> None:
-    """Of white noise, beside the noise from run to run: t of 19 degrees of freedom times the error of a mean."""
+    """For white noise, in addition to run-to-run noise: t with 19 degrees of freedom times the error of a mean."""
     rng = random.Random(5)
     errors = []
     for _ in range(40):
@@ -136,7 +139,7 @@ def test_the_interval_is_students() -> None:
 
 @pytest.mark.parametrize("freedom", range(2, STRETCHES))
 def test_half_of_an_interval_of_99_per_cent(freedom: int) -> None:
-    """By the sum of the density over many small steps, from 0 to the table's figure."""
+    """Sums the density over many small steps, from 0 to the table's value."""
     assert len(T99) == STRETCHES - 2
     scale = math.gamma((freedom + 1) / 2) / math.gamma(freedom / 2) / math.sqrt(freedom * math.pi)
     width = T99[freedom - 2] / 1000
@@ -145,10 +148,10 @@ def test_half_of_an_interval_of_99_per_cent(freedom: int) -> None:
 
 
 def test_the_error_of_a_mean() -> None:
-    """Values that alternate are worth all of them, those that stay what they are only three."""
+    """Alternating values all count; constant ones count as only three."""
     assert _standard_error([1.0, -1.0] * 10) == (pytest.approx(math.sqrt(20 / 19 / 20)), 20.0)
     assert _standard_error([1.0] * 10 + [-1.0] * 10) == (pytest.approx(math.sqrt(20 / 19 / 3)), 3.0)
-    pairs = [1.0, 1.0, -1.0, -1.0] * 5  # 10 of 19 neighbours are alike, 9 are not
+    pairs = [1.0, 1.0, -1.0, -1.0] * 5  # 10 of 19 neighbours are equal, 9 are not
     alike = 1 / 20 + (1 + 3 / 20) / 20
     assert _standard_error(pairs)[1] == pytest.approx(20 * (1 - alike) / (1 + alike))
 
@@ -157,7 +160,7 @@ def test_the_error_of_a_mean() -> None:
 
 
 def test_iterations_that_both_have_are_compared() -> None:
-    """The base goes on and gets slower; the new run is like its beginning."""
+    """The base continues and gets slower; the new run is like its beginning."""
     rng = random.Random(6)
     base = times(rng, 400, noise=0.001, shape=lambda at: 0.1 * at)
     new = times(rng, 100, noise=0.001, shape=lambda at: 0.025 * at)
@@ -167,7 +170,7 @@ def test_iterations_that_both_have_are_compared() -> None:
 
 
 def test_rows_at_other_intervals() -> None:
-    """Each row of the run that has fewer is held against all of the other's around it."""
+    """Each row of the run with fewer rows is compared with all of the other's rows around it."""
     rng = random.Random(7)
     new = rows_run(times(rng, 100, shape=lambda at: 0.05 * at), log_interval=50)
     base = rows_run(times(rng, 500, shape=lambda at: 0.05 * at), log_interval=10)
@@ -175,7 +178,7 @@ def test_rows_at_other_intervals() -> None:
         assert found is not None
         assert sorted((found.new_rows, found.base_rows)) == [100, 500]
         assert found.change_share == pytest.approx(0, abs=0.002)
-        assert found.error_share < 0.9 * 0.005 * math.sqrt(2 / 100)  # the many rows count
+        assert found.error_share < 0.9 * 0.005 * math.sqrt(2 / 100)  # all the rows count
 
 
 def test_runs_of_very_different_length_are_compared_by_their_shares() -> None:
@@ -205,7 +208,7 @@ def test_per_token() -> None:
     found = slowdown(new, base, tokens_ratio=2.0)
     assert found is not None
     assert found.change_share == pytest.approx(0.01, abs=0.003)
-    assert found.new_ms == pytest.approx(202, rel=0.003)  # of a step
+    assert found.new_ms == pytest.approx(202, rel=0.003)  # per step
     assert found.lowest_share < found.change_share < found.highest_share < 0.02
 
 
@@ -253,7 +256,7 @@ def test_slow_rows_and_outliers_do_not_count() -> None:
 
 
 def test_outliers_come_in_clusters() -> None:
-    """Three in a row, in both runs at different places: they would bend a median of few neighbours."""
+    """Three in a row, at different places in both runs: they would distort a median of few neighbours."""
     rng = random.Random(19)
     base, new = times(rng, 200, noise=0.001), times(rng, 200, noise=0.001)
     base = [ms * (1.1 if i % 20 in (7, 8, 9) else 1) for i, ms in enumerate(base)]
@@ -323,7 +326,7 @@ def test_rows_enough() -> None:
     assert rows_enough(quarter, BETWEEN_RUNS) is None
     room = math.sqrt(0.005**2 - BETWEEN_RUNS**2)
     assert rows_enough(quarter, 0.005) == pytest.approx(1.6 * 100 * (2.86 * 0.004 / room) ** 2, rel=0.02)
-    assert rows_enough(quarter, 1.0) == 150  # fewer than there are would be no advice
+    assert rows_enough(quarter, 1.0) == 150  # advising fewer than there are would be useless
 
 
 # --- properties ------------------------------------------------------------------------------------------------------
@@ -334,7 +337,7 @@ logs = st.lists(ms, min_size=LEAST_ROWS + 1, max_size=80)
 
 @given(logs, logs, st.floats(0.5, 2.0))
 def test_the_other_way_round_and_at_another_speed(a: list[float], b: list[float], factor: float) -> None:
-    """Swapping the runs turns the change round; a faster card leaves it as it is; a slower new run shifts it."""
+    """Swapping the runs reverses the change; a faster card does not alter it; a slower new run shifts it."""
     new, base = of(rows_run(a)), of(rows_run(b))
     found = slowdown(new, base)
     if found is None:
@@ -366,7 +369,7 @@ def test_no_time_is_too_odd(a: list[float], b: list[float]) -> None:
     st.lists(st.integers(1, 10**9), min_size=60, max_size=60),
 )
 def test_no_sample_is_too_odd(logs: list[float], distances: list[int], weights: list[int]) -> None:
-    """Times as far apart as floats are, iterations that repeat, rows that stand for a thousand million."""
+    """Times as far apart as floats can be, repeated iterations, rows that stand for a billion."""
     places = [float(each) for each in accumulate(distances[: len(logs)])]
     odd, even = Sample(places, logs, weights[: len(logs)], 0.0), Sample(places, [0.0] * len(logs), [1] * len(logs), 0.5)
     for found in (slowdown(odd, even), slowdown(even, odd), slowdown(odd, odd)):

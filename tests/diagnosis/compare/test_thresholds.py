@@ -1,4 +1,4 @@
-"""From which figure on each thing is said of two runs."""
+"""The threshold of each statement about two runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def risen(rise: float, error: float | None = None) -> bool:
 
 
 def overall(ratio: float, level: float = 1.0, stall_s: float = 0.0) -> set[str]:
-    """The second run has faster steps, and all in all so many times fewer tokens per second."""
+    """The second run has faster steps, but overall fewer tokens per second by this factor."""
     slow, fast = (make(tokens=1000.0, median_ms=ms) for ms in (100.0, 50.0))
     slow = replace(slow, throughput=replace(slow.throughput, tokens_per_s_overall=9000.0))
     fast = replace(
@@ -78,7 +78,7 @@ def arrived(factor: float) -> set[str]:
         (lambda x: starts(10.9, 4.0, later=x), 1.0, 4.0, 0.6 * 4.0),
         (lambda x: "compare_arrival_same" in arrived(x), 1.0, 1.5, 1.02),
         (lambda x: starts(10.9, x), 13.5, 14.5, 14.0),  # no vocabulary is so large
-        (lambda x: starts(10.9, x, later=5.0), 6.0, 8.0, math.log(1000)),  # below it may be a model that was trained
+        (lambda x: starts(10.9, x, later=5.0), 6.0, 8.0, math.log(1000)),  # below that, it may be a trained model
         (risen, 0.0, 1.0, 0.01 * 3.0),
         (lambda x: risen(x, 0.05), 0.0, 1.0, 3 * 0.05),
         (lambda x: "compare_overall" in overall(x), 1.0, 1.2, 1.02),

@@ -124,7 +124,7 @@ def test_a_run_without_step_times_has_no_time_per_iteration(said: Any) -> None:
 
 
 def test_a_run_without_a_plain_row_has_neither_speed_nor_clock() -> None:
-    """Every row evaluates, and nine of ten iterations have no row."""
+    """Every row has an evaluation, and nine of ten iterations have no row."""
     plain = diagnose(nanogpt_run(5000, log_interval=10, eval_interval=500))
     hidden = diagnose(replace(nanogpt_run(5000, log_interval=500, eval_interval=500), name="hidden.log"))
     found = compare(plain, hidden)

@@ -1,4 +1,4 @@
-"""Training losses that are the mean of past steps: they lag behind, and dropout is in them."""
+"""Training losses that are means of past steps: they lag behind, and include dropout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .test_losses import codes, run_of
 
 
 def lagging(train_steps: int | None, last: int = 4000) -> Run:
-    """A run that falls quickly and fits its training data no better all the time, as our own trainer tells of it."""
+    """A run whose loss falls quickly, without fitting its training data better, as our trainer reports it."""
 
     def at(iteration: int) -> float:
         return 2.5 + 300 * iteration**-0.7
@@ -40,7 +40,7 @@ def test_a_training_loss_that_lags_is_no_overfitting() -> None:
         assert loss.gap is not None
         assert loss.gap > 0
         assert not {"overfitting", "gap_grows"} & set(codes(findings))
-    measured_alike = describe_loss(lagging(None, 8000))[0]  # what the same figures would mean without the lag
+    measured_alike = describe_loss(lagging(None, 8000))[0]  # what the same figures mean without the lag
     assert measured_alike.gap_trend is not None
     assert measured_alike.gap_trend > 3 * abs(loss.gap_trend or 0.0)
 
@@ -54,7 +54,7 @@ def test_a_training_loss_that_lags_does_not_hide_overfitting() -> None:
 
 
 def of_steps(train: Callable[[float], float], val: Callable[[float], float], count: int = 16, seed: int = 0) -> Run:
-    """As our own trainer tells of a model whose losses are these after so many evaluations: the training loss is the
+    """As our own trainer reports a model with these losses after each evaluation: the training loss is the
     mean of the steps since the evaluation before, and both scatter a little."""
     rng = random.Random(seed)
     evaluations = [Evaluation(0, None, val(0), val_error=0.004)]
@@ -80,7 +80,7 @@ def turned(k: float) -> float:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_mean_of_the_steps_does_not_make_a_run_that_comes_apart_over_fit(seed: int) -> None:
-    """It follows half an interval later, so that validation seems to rise without it."""
+    """It follows half an interval later, so validation seems to rise on its own."""
     run = of_steps(apart, lambda k: apart(k) + 0.02, count=12, seed=seed)
     assert not {"overfitting", "gap_grows"} & set(codes(describe_loss(run)[1]))
 
@@ -103,13 +103,13 @@ def test_a_gap_that_grows_says_of_which_losses() -> None:
 
 
 def test_losses_that_come_closer_have_no_gap_that_grows() -> None:
-    """Dropout holds the mean of the steps above validation, and it falls faster."""
+    """Dropout keeps the mean of the steps above validation, and it falls faster."""
     run = of_steps(lambda k: fall(k) - 0.02 * k + 0.8, fall)
     assert not {"overfitting", "gap_grows"} & set(codes(describe_loss(run)[1]))
 
 
 def test_a_second_pass_and_the_mean_of_the_steps_are_not_held_against_each_other() -> None:
-    """A run that was resumed with the other of the two: the gap jumps by dropout and lag, and nothing grew."""
+    """A run resumed with the other of the two: the gap jumps because of dropout and lag, but nothing grew."""
     steps = of_steps(lambda k: fall(k) + 0.5, fall).evaluations
     second = [Evaluation(each.iteration, fall(each.iteration / 500) - 0.01, each.val) for each in steps]
     for before, after in ((steps, second), (second, steps)):
@@ -121,7 +121,7 @@ def test_a_second_pass_and_the_mean_of_the_steps_are_not_held_against_each_other
 
 
 def test_a_training_loss_that_follows_later_has_followed() -> None:
-    """It fell steeply until the best validation loss, so that the mean of the steps before that is far above it."""
+    """It fell steeply until the best validation loss, so the mean of the steps before that is far above it."""
 
     def loss(k: float, rises: float) -> float:
         return 4 - 0.3 * min(k, 8) + rises * max(0.0, k - 8)
@@ -131,7 +131,7 @@ def test_a_training_loss_that_follows_later_has_followed() -> None:
 
 
 def not_over_fitting(rng: random.Random) -> Run:
-    """Falling, flat, raised by a restart or coming apart, both losses alike; any dropout, any validation split."""
+    """Falling, flat, raised by a restart or diverging, both losses alike; any dropout, any validation split."""
     turn, rise, jump = rng.randint(3, 14), rng.choice([-0.02, 0.0, 0.1, 0.5]), rng.choice([0.0, 0.0, 0.2])
     dropout, harder = rng.random(), rng.uniform(-0.5, 0.5)
 

@@ -20,7 +20,7 @@ def run_of(losses: Sequence[float]) -> Run:
 
 
 def curve(count: int, noise: float = 0.05, seed: int = 1) -> list[float]:
-    """A loss as it falls from the start of a run on."""
+    """A loss as it falls from the start of a run."""
     rng = random.Random(seed)
     return [2.8 + 8 * (step + 5) ** -0.4 + rng.gauss(0, noise) for step in range(count)]
 

@@ -19,7 +19,7 @@ def test_over_fitting() -> None:
     assert finding.numbers["gap"] == pytest.approx(vals[-1] - trains[-1])
     assert loss.gap_trend is not None
     assert loss.gap_trend > 0.3
-    assert loss.forecast == ()  # a trend that has turned is not drawn on
+    assert loss.forecast == ()  # a trend that has turned is not extrapolated
 
 
 def test_over_fitting_says_what_shows_it() -> None:
@@ -74,7 +74,7 @@ def test_with_few_evaluations_only_a_large_rise_counts(rise: float, said: bool) 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_noise_is_no_over_fitting(seed: int) -> None:
-    """A validation split that is harder or easier, a flat end, noise: none of it is overfitting."""
+    """A harder or easier validation split, a flat end, noise: none of this is overfitting."""
     rng = random.Random(seed)
     truth = [max(loss, 3.0) for loss in falling(24, 0.0)]
     harder = rng.choice([-0.1, 0.0, 0.1])

@@ -1,4 +1,4 @@
-"""From which figure on each thing is said of the loss."""
+"""The threshold of each statement about the loss."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..thresholds import Holds, codes, threshold
 
 
 def turned(rise: float, error: float | None, before: int = 9) -> bool:
-    """Whether it is overfitting if the last three losses lie so much above all before, at 2.0."""
+    """Whether it is overfitting if the last three losses are this far above all earlier ones, at 2.0."""
     vals = [2.0] * before + [2.0 + rise] * 3
     evaluations = [Evaluation(100 * (k + 1), 1.9, val, val_error=error) for k, val in enumerate(vals)]
     run = Run("log", "nanogpt", Rows([Row(0, 1.0)]), tuple(evaluations))
@@ -21,7 +21,7 @@ def turned(rise: float, error: float | None, before: int = 9) -> bool:
 
 
 def grows(share: float) -> bool:
-    """Whether a gap is said to grow that does so by this share of the last loss over the last half."""
+    """Whether a gap is reported that grows by this share of the last loss over the second half."""
     last = 3.0 - 0.01 * 20
     evaluations = [
         Evaluation(100 * k, 3.0 - 0.01 * k - 0.5 - share * last * k / 10, 3.0 - 0.01 * k) for k in range(1, 21)
@@ -49,7 +49,7 @@ def test_of_the_loss(holds: Holds, low: float, high: float, expected: float) -> 
 
 
 def spiked(jump: float) -> bool:
-    """Whether a loss that lies so far above others stands out: they alternate between 3.00 and 3.02."""
+    """Whether a loss this far above the others is a spike: they alternate between 3.00 and 3.02."""
     losses = [3.0 + 0.02 * (k % 2) for k in range(120)]
     losses[100] = 3.01 + jump
     run = Run("log", "nanogpt", Rows([Row(k, 100.0, loss) for k, loss in enumerate(losses)]))
@@ -57,7 +57,7 @@ def spiked(jump: float) -> bool:
 
 
 def lost_best(better: float) -> tuple[bool, float]:
-    """Whether the best model is missed, if all but it were saved; and the noise of evaluations."""
+    """Whether the best model is reported as lost if all others were saved; and the noise of evaluations."""
     vals = [3.0 + 0.01 * (-1) ** k for k in range(20)]
     vals[7] = 2.99 - better
     evaluations = [Evaluation(100 * (k + 1), None, val) for k, val in enumerate(vals)]

@@ -31,7 +31,7 @@ def test_a_law_without_noise_is_found_again() -> None:
 @pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize(("points", "factor"), [(9, 1.5), (20, 1.5), (40, 1.5), (20, 2.0)])
 def test_the_interval_keeps_its_promise(points: int, factor: float) -> None:
-    """An 80% interval has to hold the next evaluation about so often; somewhat too careful is allowed, never bold."""
+    """An 80% interval must contain the next evaluation about that often; it may be a bit too wide, never too narrow."""
     rng = random.Random(points)
     held = widths = 0.0
     trials = 120
@@ -46,7 +46,7 @@ def test_the_interval_keeps_its_promise(points: int, factor: float) -> None:
         held += band.low <= floor + scale * goal**-power + rng.gauss(0, noise) <= band.high
         widths += (band.high - band.low) / noise
     assert 0.7 <= held / trials <= 0.99
-    assert widths / trials < 25  # an interval of everything would keep every promise
+    assert widths / trials < 25  # an infinite interval would always hold
 
 
 def test_noise_that_drifts_widens_the_interval() -> None:
@@ -68,7 +68,7 @@ def test_noise_that_drifts_widens_the_interval() -> None:
 
 
 def test_real_curves_stay_in_their_interval(shared_logs: Path) -> None:
-    """Forecast by 1.5 x from every point of the logs that lie there, and look up what came."""
+    """Forecast 1.5 times ahead from every point of the shared logs, and look up what happened."""
     held = asked = 0
     for path in sorted(shared_logs.glob("*.log")):
         found = re.findall(r"^step (\d+): .* val loss ([\d.]+)", path.read_text(errors="replace"), re.MULTILINE)
@@ -145,5 +145,5 @@ def test_a_single_outlier_is_not_noise() -> None:
     [([0.0, 0.0, 0.0], 1.0), ([1.0, -1.0, 1.0, -1.0], 1.0), ([1.0, 1.0, -1.0, -1.0], 5 / 3), ([1.0] * 50, 9.0)],
 )
 def test_residuals_that_are_alike_tell_less(residuals: list[float], inflation: float) -> None:
-    """Neighbours that go together are counted up to four fifths."""
+    """A correlation of neighbours counts up to four fifths."""
     assert _inflation(residuals) == pytest.approx(inflation)

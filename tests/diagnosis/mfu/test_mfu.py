@@ -93,7 +93,7 @@ def test_a_card_at_its_power_limit_is_not_idle() -> None:
     ("flops", "often", "verdict"),
     [
         (520e6, 100, "above_peak"),
-        (355e6, 100, "near_limit"),  # what it says is true at any power
+        (355e6, 100, "near_limit"),  # true at any power
         (220e6, 50, "power_limited"),
         (150e6, 50, "power_limited"),
         (150e6, 49, "half_idle"),
@@ -104,7 +104,7 @@ def test_a_card_at_its_power_limit_is_not_idle() -> None:
 def test_the_power_limit_counts_where_it_is_reached_most_of_the_time(flops: float, often: int, verdict: str) -> None:
     run = nanogpt_run(step_ms=3909.8, noise=0.0, mfu=None, facts=WORK | {"flops_per_token": flops, "gpu": "RTX 4070"})
     assert mfu_of(at_limit(run, often))[0].verdict == verdict
-    assert mfu_of(at_limit(run, 0, samples=0))[0].verdict == mfu_of(run)[0].verdict  # asked in its start alone
+    assert mfu_of(at_limit(run, 0, samples=0))[0].verdict == mfu_of(run)[0].verdict  # sampled only during start-up
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_tflops_are_per_gpu() -> None:
 
 
 def test_a_card_that_is_not_in_the_table() -> None:
-    """Nobody is asked for a card that the log names."""
+    """The user is not asked for a card that the log names."""
     mfu, findings = mfu_of(nanogpt_run(step_ms=3909.8, mfu=0.1289, facts=WORK | {"gpu": "NVIDIA GTX 1660 Ti"}))
     assert (mfu.card, mfu.card_name, mfu.card_tflops) == (None, "NVIDIA GTX 1660 Ti", None)
     assert (mfu.verdict, mfu.card_precision) == (None, None)
@@ -159,7 +159,7 @@ def test_variants_with_other_peaks_give_a_range() -> None:
     assert (mfu.card, mfu.card_name, mfu.card_tflops, mfu.card_precision) == (None, "H100", None, "bf16")
     assert mfu.card_low == pytest.approx(400 / 989.4)
     assert mfu.card_high == pytest.approx(400 / 756)
-    assert mfu.verdict is None  # 40% and 53% are not the same verdict
+    assert mfu.verdict is None  # 40% and 53% lead to different verdicts
     assert set(findings) == {"card_variants"}
     numbers = findings["card_variants"].numbers
     assert (numbers["fast_card_name"], numbers["fast_tflops"]) == ("H100 SXM", 989.4)
@@ -181,7 +181,7 @@ def test_memory_tells_variants_apart(gpu: str, facts: dict[str, FactValue]) -> N
 
 
 def test_a_variant_that_cannot_have_done_it_is_none() -> None:
-    """400 TFLOP/s are three times what the older of two cards with that name can do."""
+    """400 TFLOP/s is three times what the older of two cards with that name can do."""
     mfu, _ = mfu_of(on_card("RTX 6000"))
     assert mfu.card_name == "NVIDIA RTX 6000 Ada Generation"
     assert mfu.card == pytest.approx(400 / 364.2)
@@ -218,7 +218,7 @@ def test_float32_cannot_reach_the_peak_that_it_is_measured_by() -> None:
 
 
 def test_an_evaluation_every_20_rows() -> None:
-    """The average never recovers: most of what is printed is below what a step does."""
+    """The average never recovers: most printed values are below what a step reaches."""
     run = nanogpt_run(4000, log_interval=10, eval_interval=200, step_ms=200.0, noise=0.0, mfu=1.155)
     mfu, findings = mfu_of(run)
     assert mfu.steady_printed == pytest.approx(1.155, rel=0.001)
@@ -259,7 +259,7 @@ def test_the_printed_figure_against_flops() -> None:
     assert numbers["steady_printed"] == pytest.approx(0.2, rel=0.001)
     assert numbers["computed_mfu"] == pytest.approx(0.1289, rel=0.002)
     assert mfu.achieved_tflops == pytest.approx(40.2, abs=0.1)
-    assert "mfu_other_card" not in findings  # it would say that the two are the same thing
+    assert "mfu_other_card" not in findings  # it would say the same thing twice
 
 
 def test_flops_are_taken_where_the_print_is_too_coarse() -> None:

@@ -11,11 +11,11 @@ N, S = 0.0, 0.5  # a normal row, and a slow one
     ("logs", "told"),
     [
         ([N, S, N, S, N, S], [0, 2, 4]),
-        ([N, S, N, S], [0, 1, 2, 3]),  # of two normal rows nobody knows that they are
+        ([N, S, N, S], [0, 1, 2, 3]),  # two normal rows are too few to know
         ([N, S, S, N, S, S, N, S, S], list(range(9))),  # they do not alternate
         ([N, S, N, N, S, N, S, N, S, S, N], [0, 2, 3, 5, 7, 10]),
-        ([N, N, N, S, S, S], [0, 1, 2, 3, 4, 5]),  # a change of the pace
-        ([N, N, N, S, N, N, N, N, S, N], list(range(10))),  # few: a median does not mind them
+        ([N, N, N, S, S, S], [0, 1, 2, 3, 4, 5]),  # a change of speed
+        ([N, N, N, S, N, N, N, N, S, N], list(range(10))),  # few: they do not affect a median
     ],
 )
 def test_slow_rows_that_alternate_with_normal_ones_tell_nothing(logs: list[float], told: list[int]) -> None:

@@ -18,7 +18,7 @@ CONFIG = {"eval_iters": 200, "gradient_accumulation_steps": 32, "batch_size": 16
 
 
 def with_head(run: Run) -> Run:
-    """As if the log had what nanoGPT prints before it trains."""
+    """As if the log had nanoGPT's header."""
     return replace(run, facts={**run.facts, "parameters": Fact(10_650_000, "log")})
 
 
@@ -121,7 +121,7 @@ def test_a_log_without_its_head_begins_with_an_ordinary_row() -> None:
     costs = costs_of(nanogpt_run(first_iteration=5000, compile_ms=0.0))
     assert costs.cold_rows == frozenset()
     assert costs.evaluations.count == 31
-    slow = costs_of(nanogpt_run(first_iteration=5000))  # for whatever reason: nothing shows a start
+    slow = costs_of(nanogpt_run(first_iteration=5000))  # for an unknown reason: nothing shows a start
     assert (slow.cold_rows, slow.evaluations.count) == (frozenset(), 31)
     resumed = costs_of(with_head(nanogpt_run(first_iteration=5000)))
     assert resumed.cold_rows == {0}
@@ -160,7 +160,7 @@ def test_the_most_frequent() -> None:
 
 
 def two_speeds(saves: Callable[[int], bool], *, checkpoint_ms: float = 60.0) -> Run:
-    """Steps of 100 ms, from iteration 10,000 on of 60; an evaluation takes 50 of them."""
+    """Steps of 100 ms, and of 60 ms from iteration 10,000 on; an evaluation takes as long as 50 steps."""
     slower = dict.fromkeys(range(500, 10_000, 500), 2000.0)
     pace = {True: 5 / 3, False: 1.0}
     return nanogpt_run(
@@ -205,7 +205,7 @@ def test_a_drift_does_not_make_a_checkpoint() -> None:
 
 
 def first_row(compile_ms: float, **more: object) -> Costs:
-    """Steps of 21 s, evaluations of 47 s and checkpoints of 19 s, which every one of them saves."""
+    """Steps of 21 s, evaluations of 47 s, and a checkpoint of 19 s at each of them."""
     run = nanogpt_run(3000, step_ms=21_000.0, evaluation_ms=47_000.0, checkpoint_ms=19_000.0, compile_ms=compile_ms,
                       saves=lambda _: True, **more)  # type: ignore[arg-type]  # fmt: skip
     return costs_of(run)
@@ -248,7 +248,7 @@ def test_a_cost_that_is_unknown_contains_nothing() -> None:
 def test_few_evaluations_that_took_far_longer_than_the_first_tell_no_cost(
     excess_ms: float, known: bool, count: int
 ) -> None:
-    """The first row contains one, and a start: 500 ms. Of three rows not all contain a stall."""
+    """The first row contains one and a start: 500 ms. Not all of three rows contain a stall."""
     times = [600.0, *[100.0] * 30]
     evaluated = [8, 16, 24][:count]
     for row in evaluated:

@@ -1,4 +1,4 @@
-"""Rows whose printed time is that of all iterations since the row before, by what their trainer always does."""
+"""Rows whose printed time covers all iterations since the previous row, as their trainer always prints it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def covering() -> Iterator[None]:
 
 
 def explained(rows: Sequence[tuple[int, float]], inside: bool, resumed: int | None = None) -> Diagnosis:
-    """Rows by iteration and printed time; the process of row `resumed` went on from a checkpoint."""
+    """Rows by iteration and printed time; the process of row `resumed` started from a checkpoint."""
     builder = RunBuilder("log", FORMATS[inside])
     for index, (iteration, ms) in enumerate(rows):
         if index == resumed:
@@ -50,7 +50,7 @@ def printed(iterations: Sequence[int]) -> list[tuple[int, float]]:
 
 @st.composite
 def stretches(draw: st.DrawFn) -> list[int]:
-    """Rows at one distance after another, as 125, 250, ..., then every 25; maybe one after the first step."""
+    """Rows at one interval and then another, such as 125, 250, ..., then every 25; maybe one after the first step."""
     iterations = draw(st.sampled_from([[], [1]]))
     for _ in range(draw(st.integers(1, 3))):
         every, rows = draw(st.integers(1, 500)), draw(st.integers(1, 30))
@@ -63,7 +63,7 @@ def stretches(draw: st.DrawFn) -> list[int]:
 def test_the_wall_time_is_the_sum_of_the_printed_times(iterations: list[int], inside: bool, where: float) -> None:
     rows = printed(iterations)
     total_s = sum(ms for _, ms in rows) / 1000
-    first = iterations[0] <= iterations[1] - iterations[0]  # else it looks like the first row of an excerpt
+    first = iterations[0] <= iterations[1] - iterations[0]  # otherwise it looks like the first row of an excerpt
     for resumed in (None, 1 + int(where * (len(rows) - 2))):
         found = explained(rows, inside, resumed)
         assert found.wall.total_s == pytest.approx(total_s)

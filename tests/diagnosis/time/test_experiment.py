@@ -10,7 +10,7 @@ from nanopace.diagnosis.time.experiment import Cost, Experiment, Sample, by_spee
 def rows(
     evaluation_ms: float, saves: str, step_ms: float, *, checkpoint_ms: float = 60.0, seed: int = 1
 ) -> list[Sample]:
-    """One row per letter: `s` saves, `.` does not; each scatters by 0.1% of an evaluation."""
+    """One row per letter: `s` saves, `.` does not; each varies by 0.1% of an evaluation."""
     noisy = random.Random(seed)
     return [
         Sample(evaluation_ms * noisy.gauss(1, 0.001) + checkpoint_ms * (letter == "s"), 1, step_ms, letter == "s")
@@ -32,7 +32,7 @@ def checkpoint_of(samples: list[Sample]) -> Cost:
 
 def test_rows_are_compared_with_rows_of_their_speed() -> None:
     cost = checkpoint_of(rows(5000, "ssssssssss...", 100.0) + rows(3000, "ss..........", 60.0))
-    assert cost.least_ms < 60 < cost.most_ms  # and not 260 or 2,000, as of all rows together
+    assert cost.least_ms < 60 < cost.most_ms  # not 260 or 2,000, as for all rows together
     assert cost.ms == pytest.approx(60, abs=5)
     assert cost.least_ms > 0
 
@@ -142,7 +142,7 @@ def test_four_rows_show_how_evaluations_follow_the_step() -> None:
 
 
 def test_of_few_rows_each_counts_for_the_scatter() -> None:
-    """Their median deviation would be nothing."""
+    """Their median deviation would be zero."""
     cost = cost_of([Sample(ms, 1, 50.0, False) for ms in (100.0, 100.0, 130.0)], 0.001)
     assert cost.ms == 100.0
     assert 125 < cost.high_ms < 135

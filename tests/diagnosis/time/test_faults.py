@@ -1,4 +1,4 @@
-"""What befell a run: each from a small ledger, as a trainer would write it."""
+"""What happened to a run: each case from a small ledger, as a trainer would write it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONFIG = {"batch_size": 16, "gradient_accumulation_steps": 4, "block_size": 256,
 
 
 def ledger(*events: Event, wall_ms: float | None = None, reason: str = "finished", **run: object) -> Diagnosis:
-    """The diagnosis of a process that did these events and knows why it ended."""
+    """The diagnosis of a process with these events and a known reason for its end."""
     begin = RunEvent("2026-01-01T00:00:00+00:00", "0.4.0", config=CONFIG, **run)  # type: ignore[arg-type]
     lines = [to_json(event) for event in (begin, *events, EndEvent(reason, wall_ms))]
     return diagnose(open_run(io.BytesIO("\n".join([*lines, ""]).encode())))
@@ -181,7 +181,7 @@ def test_a_full_memory_is_said_with_what_to_start_with() -> None:
     assert found(run)["smaller_micro_batch"] == advice
     assert run.throughput.micro_batch_sequences == 4
     assert len(run.step.levels) == 2
-    assert "level_shift" not in found(run)  # smaller pieces take longer: that is no card that slows down
+    assert "level_shift" not in found(run)  # smaller pieces take longer: the card does not slow down
     assert "level_shift" in found(ledger(*steps(0, 50), *steps(50, 100, 130.0)))
 
 
@@ -236,10 +236,10 @@ def test_a_straggler_is_named() -> None:
         ranks([0, 1, 2, 3] * 25),
         ranks([2] * 59 + [0] * 41),  # less than most
         ranks(MOSTLY_2, 0.02),  # too little to matter
-        ranks(MOSTLY_2, None),  # nobody knows by how much
+        ranks(MOSTLY_2, None),  # unknown by how much
         ranks(MOSTLY_2, world_size=1),
         ranks([2] * 19),  # too few to say
-        ranks([0] * 13 + [1] * 7, world_size=2),  # chance gives this to one of two
+        ranks([0] * 13 + [1] * 7, world_size=2),  # happens by chance for one of two
     ],
 )
 def test_what_is_no_straggler(run: Diagnosis) -> None:

@@ -86,7 +86,7 @@ def test_of_many_rows_four_are_no_level() -> None:
 
 
 def test_rows_of_two_kinds_that_alternate_by_chance_are_one_level() -> None:
-    """A third of the rows is slower by a third, wherever they lie: their scatter has two sides and no width."""
+    """A third of the rows are slower by a third, at random: their scatter has two sides and no width."""
     found = 0
     for seed in range(200):
         dice = random.Random(seed)
@@ -143,7 +143,7 @@ def test_nor_is_it_where_its_rows_scatter() -> None:
 
 
 def test_the_baseline_follows_a_jump_that_is_no_level_of_its_own() -> None:
-    """Nor does it lean to a trend that only a part of the rows has."""
+    """Nor does it follow a trend that only some of the rows have."""
     logs = series(70, lambda position: 1.0 if position < 10 else 1.6 if position < 60 else 2.6)
     assert baseline(logs)[0] == pytest.approx(math.log(170.0), abs=0.02)
     assert baseline(logs)[35] == pytest.approx(math.log(1.6 * 170.0), abs=0.02)
@@ -162,6 +162,6 @@ def test_the_baseline_of_few_rows_follows_a_drift() -> None:
 
 @pytest.mark.parametrize(("rise", "followed"), [(0.043, False), (0.053, True), (-0.053, True)])
 def test_of_few_rows_a_slope_must_stand_out_of_their_scatter(rise: float, followed: bool) -> None:
-    """Rows that scatter by 0.01 to either side: 4.5 standard errors of two thirds are 0.048."""
+    """Rows that vary by 0.01 to either side: 4.5 standard errors of two thirds are 0.048."""
     logs = [rise * position / 14 + (0.01 if position % 2 else -0.01) for position in range(20)]
     assert _slope(logs) == (pytest.approx(rise / 14, rel=0.3) if followed else 0.0)

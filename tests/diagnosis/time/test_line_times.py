@@ -1,4 +1,4 @@
-"""Time stamps of lines: what nanoGPT's clock would have printed before each of them."""
+"""Timestamps on lines: what nanoGPT's clock would have printed before each of them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def stamped(
     last: int = 3060,
     restarts: tuple[Restart, ...] = (),
 ) -> Run:
-    """A run from iteration 2920 on that saves at each evaluation; `pauses` are seconds before an iteration that nothing
-    shows but the clock."""
+    """A run from iteration 2920 on that saves at each evaluation; `pauses` are seconds before an iteration that only
+    the clock shows."""
     clock, rows = 1_679_477_439.3, Rows()
     evaluations, saves = [], []
     for iteration in range(2920, last + 1):

@@ -32,14 +32,14 @@ def only(run: Run) -> Finding:
 
 
 def noisy(count: int, shape: Shape, noise: float, seed: int = 0) -> Run:
-    """A first row, and `count` plain ones whose time follows `shape` of the share of the run that is done."""
+    """A first row, and `count` plain ones whose time follows `shape` as a function of progress."""
     made = random.Random(seed)
     times = [100 * shape(index / count) * math.exp(made.gauss(0, noise)) for index in range(count)]
     return rows_run([500.0, *times])
 
 
 def lost_at(run: Run, iteration: int) -> Run:
-    """The same with a loss of nan from an iteration on, as readers keep it."""
+    """The same, with a loss of nan from an iteration on, as readers store it."""
     rows = Rows([replace(row, loss=math.inf if row.iteration >= iteration else row.loss) for row in run.rows])
     return replace(run, rows=rows)
 
@@ -54,7 +54,7 @@ def shifted(change: float, at: int = 10_000) -> Run:
 @pytest.mark.parametrize("noise", [0.05, 0.1])
 @pytest.mark.parametrize("count", [45, 100, 300])
 def test_a_noisy_run_that_ends_slower_is_told_so(count: int, noise: float) -> None:
-    """Whichever way it took: what is said of it names both ends."""
+    """However it got there: the sentence names both ends."""
     found = [findings(noisy(count, lambda done: 1 + 0.37 * done, noise, seed)) for seed in range(20)]
     assert sum(bool(each) for each in found) >= 18
     for finding in (finding for each in found for finding in each if finding.code in ("drift", "slower_at_the_end")):
@@ -106,14 +106,14 @@ def test_a_jump_on_the_way_up_is_no_gradual_change() -> None:
 
 
 def test_levels_that_rise_like_stairs_are_levels() -> None:
-    """A straight line explains them better than any one jump does."""
+    """Although a straight line explains them better than any single jump."""
     stairs = (1.0, 1.6, 1.76, 3.87)
     run = noisy(100, lambda done: stairs[min(3, int(4 * done))], noise=0.005)
     assert [round(level.median_ms / 100, 1) for level in find_pace(run).step.levels] == [1.0, 1.6, 1.8, 3.9]
 
 
 def test_a_change_beyond_that_of_the_levels_is_told_too() -> None:
-    """One level, and another that creeps on."""
+    """One level, and another that keeps creeping up."""
     run = nanogpt_run(pace=lambda iteration: 1.5 + 0.4 * max(0, iteration - 8000) / 12_000 if iteration > 4000 else 1.0)
     assert codes(run) == ["level_shift", "slower_at_the_end"]
 
@@ -127,7 +127,7 @@ def stationary(seed: int) -> Run:
         gauss = made.gauss(0, scale)
         if kind == 1:
             return abs(gauss)
-        if kind == 2:  # Student's t of three degrees of freedom
+        if kind == 2:  # Student's t with three degrees of freedom
             return gauss / math.sqrt(sum(made.gauss(0, 1) ** 2 for _ in range(3)) / 3)
         if kind == 3:
             return -scale * math.log(1 - made.random())

@@ -50,7 +50,7 @@ def a_short_run(
     setbacks: tuple[Rollback, ...] = (),
     cut_off_ms: float = 0.0,
 ) -> Run:
-    """Of each step the ms of data, forward and backward, and the optimizer; spans are told at these iterations.
+    """The ms of data, forward and backward, and the optimizer of each step; spans are reported at these iterations.
     `cut_off_ms`: of a step that did not come to its end and has no row."""
     spans, before = [Span("startup", 0, 4000.0), Span("compile", 0, 6000.0)], 0
     phases: tuple[Phase, ...] = ("data", "step", "optimizer")
@@ -71,7 +71,7 @@ def a_short_run(
 
 
 def test_what_the_first_step_took_beyond_a_step_is_no_part_of_training() -> None:
-    """Its optimizer is called for the first time: a second, in a run whose training takes 1.1 seconds."""
+    """The first call of its optimizer takes a second, in a run whose training takes 1.1 seconds."""
     run = a_short_run([(2.0, 80.0, 1020.0), *[(1.0, 80.0, 20.0)] * 10], told_at=(0, 9, 10))
     diagnosis = diagnose(run)
     phases, wall = diagnosis.phases, diagnosis.wall
@@ -127,7 +127,7 @@ def test_the_reports_show_it() -> None:
 
 @pytest.mark.parametrize(("logging_ms", "shown"), [(5.0, False), (240.0, True)])
 def test_logging_has_a_line_where_it_is_worth_one(logging_ms: float, shown: bool) -> None:
-    """It is in no row, so whoever multiplies rows and steps misses it."""
+    """It is in no row, so multiplying rows by step time misses it."""
     run = measured()
     spans = [Span(each.phase, 9, logging_ms) if each.phase == "logging" else each for each in run.spans]
     diagnosis = diagnose(replace(run, spans=tuple(spans)))

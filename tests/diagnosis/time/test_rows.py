@@ -102,7 +102,7 @@ def test_at_the_power_limit_the_clock_moves_with_the_temperature(change: float, 
 
 
 def test_every_row_evaluates_but_a_few() -> None:
-    """The few are the baseline, although most rows take 30 times as long."""
+    """These few are the baseline, although most rows take 30 times as long."""
     run = rows_run([900.0, 300, 300, 10, 300, 300, 300, 11, 300], evaluated=[0, 1, 2, 4, 5, 6, 8])
     pace = find_pace(run)
     assert pace.step.median_ms == 10.5
@@ -112,7 +112,7 @@ def test_every_row_evaluates_but_a_few() -> None:
 
 @pytest.mark.parametrize("facts", [{}, {"eval_iters": 60, "gradient_accumulation_steps": 4}])
 def test_every_row_evaluates_and_nothing_tells_the_step(facts: dict[str, int]) -> None:
-    """Not the config either: a forward pass takes 30 to 40% of a micro-step, and a checkpoint may be in each row."""
+    """Nor does the config: a forward pass takes 30 to 40% of a micro-step, and each row may contain a checkpoint."""
     run = rows_run([9000.0] + [1100.0] * 6, evaluated=range(7), facts=facts)
     pace = find_pace(run)
     assert pace.basis == "none"
@@ -184,7 +184,7 @@ def test_steady_is_one_level_and_both_ends_alike() -> None:
 
 
 def test_rows_that_are_slow_only_at_the_end_count_among_the_last_fifth() -> None:
-    """They are no stalls there: nothing else tells what a step took."""
+    """They are not stalls there: nothing else shows what a step took."""
     step = find_pace(rows_run([500.0, *[100.0] * 12, 130.0, 100.0, 130.0, 130.0])).step
     assert (step.first_fifth_ms, step.last_fifth_ms) == (100.0, 130.0)
 
@@ -195,7 +195,7 @@ def test_the_range_of_normal_rows_is_of_eight_in_ten() -> None:
 
 
 def test_a_time_that_covers_many_iterations_counts_as_often() -> None:
-    """Steps of 100 ms, and 5 s of evaluation in a row of 100 of them: 150 ms each."""
+    """Steps of 100 ms, and 5 s of evaluation in a row of 100 steps: 150 ms each."""
     run = replace(rows_run([5100.0, *[100.0, 100.0, 150.0] * 5], log_interval=100), rows_cover=100)
     pace = find_pace(run)
     assert pace.excess_ms(run.rows, 3) == pytest.approx(5000)

@@ -93,7 +93,7 @@ def test_three_stalls_as_far_apart_by_chance_are_no_rhythm() -> None:
 
 
 def test_a_rhythm_that_all_plain_rows_have_is_only_the_log_s() -> None:
-    """Every second row evaluates, so the others are as far apart as any of them."""
+    """Every other row evaluates, so the rest are evenly spaced anyway."""
     times = [5000.0, *(100.0 if index % 2 else 900.0 for index in range(1, 40))]
     for held in (15, 17, 19, 23):
         times[held] = 160.0
@@ -139,7 +139,7 @@ def test_parts_sum_to_the_excess(data: st.DataObject) -> None:
 
 
 def test_a_first_row_that_is_hardly_slower_is_a_start_all_the_same() -> None:
-    """Its evaluation is none of those that the overhead counts."""
+    """Its evaluation does not count as overhead."""
     run = nanogpt_run(noise=0.0, step_ms=20_000.0, evaluation_ms=2000.0, compile_ms=0.0, iterations=4000)
     pace = find_pace(run)
     breakdown = break_down_rows(run, pace)

@@ -1,4 +1,4 @@
-"""From which figure on each thing is said of the time."""
+"""The threshold of each statement about time."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from ..thresholds import Holds, codes, threshold
 
 
 def one_row(times: float) -> int:
-    """The kind of one row that took so many times as long as the others."""
+    """The kind of a row that took this many times as long as the others."""
     return find_pace(rows_run([500.0, *[100.0] * 30, 100.0 * times, *[100.0] * 30])).kind[31]
 
 
 def levels(*parts: tuple[int, float], **more: Any) -> set[str]:
-    """Findings about stretches of so many rows that took so many times 100 ms."""
+    """Findings about levels with these numbers of rows and these multiples of 100 ms."""
     run = rows_run([500.0, *(100.0 * times for count, times in parts for _ in range(count))])
     run = replace(run, **more)
     return codes(step_findings(run, find_pace(run)))
@@ -82,7 +82,7 @@ def test_of_the_time(holds: Holds, low: float, high: float, expected: float) -> 
 
 
 def line(change: float, rows: int = 64, bump: float = 0.0, scatter: float = 0.0) -> list[float]:
-    """Logarithms along a straight line, with a bump in the fourth of its eight parts, or scatter up and down."""
+    """Logarithms along a straight line, with a bump in the fourth of its eight parts, or scatter to both sides."""
     part = rows // 8
     return [
         change * row / rows + bump * (row // part == 3) + scatter * (-1) ** row * (1 if row % 4 < 2 else 0.999)
@@ -101,7 +101,7 @@ def line(change: float, rows: int = 64, bump: float = 0.0, scatter: float = 0.0)
         (lambda x: level_starts([0.0] * 50 + [x] * 50) == [0, 50], 0.0, 0.1, math.log(1.03)),
         (lambda x: level_starts([0.0] * 50 + [-x] * 50) == [0, 50], 0.0, 0.1, math.log(1.03)),
         (lambda x: level_starts([0.0] * 6 + [x] * 6) == [0, 6], 0.0, 0.1, 0.3 / 6),
-        (lambda x: level_starts([0.0] * round(x) + [0.5] * 4) == [0], 10, 40, 20.5),  # of 25 rows four are no level
+        (lambda x: level_starts([0.0] * round(x) + [0.5] * 4) == [0], 10, 40, 20.5),  # four of 25 rows are not a level
         (lambda x: level_starts([0.0] * 40 + [0.5] * round(x)) == [0], 1, 20, 4.5),
         (lambda x: bool(find_pace(rows_run([500.0] + [100.0] * round(x))).step.first_fifth_ms), 5, 30, 14.5),
         (lambda x: find_pace(rows_run([500.0] + [100.0] * 40 + [100.0 * x] * 40)).step.change_share is None,
@@ -113,7 +113,7 @@ def test_of_levels_and_drifts(holds: Holds, low: float, high: float, expected: f
 
 
 def stall_of(each_ms: float, step_ms: float = 1000.0) -> float:
-    """The stall of a ledger in which one of five evaluations took so long, and the others 5 s."""
+    """The stall in a ledger in which one of five evaluations took this long, and the others 5 s."""
     rows = Rows([Row(at, step_ms) for at in range(60)])
     evaluations = [Evaluation(10 * k, None, 3.0, ms=each_ms if k == 3 else 5000.0) for k in range(1, 6)]
     run = Run("log", "ledger", rows, tuple(evaluations), row_contains_evaluation=False, wall_ms=1e6)
@@ -121,27 +121,27 @@ def stall_of(each_ms: float, step_ms: float = 1000.0) -> float:
 
 
 def gap(ms: float, step_ms: float = 1100.0) -> bool:
-    """Whether a gap shows between two of many rows whose lines have stamps, exact to a tenth of a second."""
+    """Whether a gap shows between two of many rows whose timestamps are exact to a tenth of a second."""
     at_s = [1e9 + step_ms * k / 1000 + (ms / 1000 if k > 30 else 0.0) for k in range(60)]
     rows = Rows([Row(k, step_ms, at_s=round(at, 1)) for k, at in enumerate(at_s)])
     return "gap_between_rows" in codes(diagnose(Run("log", "nanogpt", rows)).findings)
 
 
 def start(evaluation_ms: float) -> set[str]:
-    """How the first row of 10 s beyond its step is explained, where a later evaluation takes so long."""
+    """How a first row of 10 s beyond its step is explained, if a later evaluation takes this long."""
     times = [10_100.0, *([100.0] * 9 + [100.0 + evaluation_ms]) * 6]
     return codes(diagnose(rows_run(times, evaluated=[0, *range(10, 61, 10)])).findings)
 
 
 def uneven(count: float, ms: float = 104.0, rows: int = 1000) -> bool:
-    """Whether so many rows that took 4% longer are worth a word."""
+    """Whether this many rows that took 4% longer are reported."""
     times = [500.0, *(ms if row % 7 == 3 and row // 7 < round(count) else 100.0 for row in range(rows))]
     run = rows_run(times)
     return "uneven_rows" in codes(step_findings(run, find_pace(run)))
 
 
 def periodic(kept: float, off: int = 0, period: int = 10) -> bool:
-    """Whether stalls recur of which so many come every ten rows, and others when they like."""
+    """Whether stalls count as periodic if this many come every ten rows, and others at random."""
     times = [9000.0, *[100.0] * 200]
     for number in range(round(kept)):
         times[period * (number + 1)] = 900.0
@@ -200,7 +200,7 @@ def test_of_rows_that_evaluate(holds: Holds, low: float, high: float, expected: 
 def test_a_speed_that_differs_a_little_is_split_between_evaluation_and_save(
     step_ms: float, checkpoint_ms: float
 ) -> None:
-    """Evaluations may take so many steps or so many seconds: half of the difference goes to either."""
+    """Evaluations may cost a number of steps or of seconds: half of the difference goes to either."""
     found = compare_rows([*samples([5000.0] * 5), *samples([5300.0] * 5, step_ms, saves=True)], 0.001)
     assert found is not None
     assert found.checkpoint is not None

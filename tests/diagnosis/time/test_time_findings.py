@@ -62,7 +62,7 @@ def test_how_far_a_checkpoint_can_be_told_is_said() -> None:
 
 @pytest.mark.parametrize("steps", [3.0, 4.0, 4.3])
 def test_a_checkpoint_is_bounded_where_the_row_takes_longer_than_the_evaluation_must(steps: float) -> None:
-    """2 x 200 forward passes of a third of one of 32 micro-steps: 4.17 steps; a checkpoint is bounded from 3.75 on."""
+    """2 x 200 forward passes, a third of one of 32 micro-steps each: 4.17 steps; a checkpoint is bounded from 3.75."""
     facts = {"eval_iters": 200, "gradient_accumulation_steps": 32}
     run = nanogpt_run(
         step_ms=1000.0, evaluation_ms=1000 * steps, checkpoint_ms=0.0, saves=lambda _: True, facts=facts, compile_ms=9e4

@@ -31,7 +31,7 @@ def some_run(
 
 
 def test_evaluations_to_come_are_counted() -> None:
-    """From 4,900 to 5,100 there is one, and from 5,010 to 5,200 none. At their mean cost it would be a part of one."""
+    """From 4,900 to 5,100 there is one; from 5,010 to 5,200 there is none. A mean cost would count part of one."""
     assert ahead(some_run(4900), 5100).eta_s == pytest.approx(200 * 0.169 + 5.14 + 0.47 * 4 / 19, rel=0.01)
     assert ahead(some_run(5010), 5200).eta_s == pytest.approx(190 * 0.169)
 
@@ -52,7 +52,7 @@ def test_it_grows_with_what_is_left_and_shrinks_with_what_was_seen() -> None:
 
 
 def test_a_run_of_uneven_pace_is_less_sure() -> None:
-    """Slow now: it may stay so, or return to its mean."""
+    """It is slow now, and may stay so or return to its mean."""
     found = ahead(some_run(pace=lambda at: 1.3 if at // 1000 % 2 else 1.0), 10_000)
     assert found.eta_s is not None
     assert found.eta_low_s is not None
@@ -77,7 +77,7 @@ def test_nothing_is_left_or_no_end_is_known() -> None:
 
 @pytest.mark.parametrize("eta_s", [40.0, 100.0])
 def test_the_interval_is_of_the_pace_now_and_of_the_mean(eta_s: float) -> None:
-    """Stretches of 1, 1, 2 and 2 s an iteration: 40 more take 60 s at their mean."""
+    """Stretches of 1, 1, 2 and 2 s per iteration: 40 more take 60 s at their mean."""
     low, high = eta_interval(eta_s, 40, [0, 10, 20, 30, 40], [9.0, 19.0, 29.0, 49.0, 69.0], 10)
     error = math.log(2) / math.sqrt(3) / 2 + FLOOR
     assert low == pytest.approx(min(eta_s, 60) * math.exp(-error / 2))

@@ -44,14 +44,14 @@ def test_the_whole_clock_of_a_known_run() -> None:
 def test_evaluations_between_rows_that_are_unlike_visible_ones_are_unknown() -> None:
     seen, _, _, _ = accounted(nanogpt_run(noise=0.0, log_interval=100))
     unseen, _, clock, _ = accounted(nanogpt_run(noise=0.0, log_interval=200))
-    # Every visible one saves and every hidden one does not.
+    # Every visible one saves; no hidden one does.
     assert clock.hidden_s == 0
     assert (unseen.checkpoint_s, unseen.overhead_share, unseen.unknown_s) == (None, None, None)
     assert unseen.total_s == pytest.approx(seen.total_s - 20 * 5.14)
 
 
 def test_steps_that_were_lost_take_what_they_took() -> None:
-    """The process that was lost ran at half the speed."""
+    """The lost process ran at half the speed."""
     pace = lambda iteration: 2.0 if iteration > 6000 else 1.0  # noqa: E731
     slow = accounted(nanogpt_run(noise=0.0, pace=pace, restarts={9950: 6000}))[1]
     assert slow.lost_s > 3900 * 2 * 0.169
@@ -167,7 +167,7 @@ def test_a_folded_row_counts_all_its_rows_and_what_lies_between() -> None:
 
 
 def covering(evaluates: int) -> Run:
-    """Steps of 100 ms, 5 s of evaluation every `evaluates` iterations, and rows that are means of 100 iterations."""
+    """Steps of 100 ms, 5 s of evaluation every `evaluates` iterations, and rows that are means over 100 iterations."""
     iterations = range(0, 2001, 100)
     evaluated = [iteration for iteration in iterations if iteration % evaluates == 0]
     rows = [Row(each, 100.0 + (5000.0 if each in evaluated else 0.0) / (100 if each else 1)) for each in iterations]

@@ -1,4 +1,4 @@
-"""A real server in a process of its own."""
+"""A real server in its own process."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ PATIENCE_S = 60.0
 IN_A_HURRY = """
 import sys
 from nanopace.cli.main import main
-from nanopace.live.web import library
+from nanopace.live.web import app, library, serve
 library.SHARE = library.BUSY_SHARE = 1.0
+library.FIND_S = app.TICK_S = 0.1
+serve.POLITE = 0
 sys.exit(main())
 """
 
@@ -28,14 +30,14 @@ class Server:
         self.port = int(re.search(r":(\d+)/", address).group(1))  # type: ignore[union-attr]
 
     def interrupt(self) -> int:
-        """Ctrl-C, and the exit code."""
+        """Send Ctrl-C, and return the exit code."""
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(PATIENCE_S)
 
 
 @contextmanager
 def served(*arguments: str | Path, stdin: int | None = None, env: dict[str, str] | None = None) -> Iterator[Server]:
-    """`nanopace watch ARGUMENTS --web`, once it has said its address. It need not be polite to a training here."""
+    """`nanopace watch ARGUMENTS --web`, once it has printed its address. It need not spare a training run here."""
     command = [sys.executable, "-c", IN_A_HURRY, "watch", *map(str, arguments), "--web", "--lang=en"]
     process = subprocess.Popen(
         command,

@@ -1,4 +1,4 @@
-"""What changed in a page: whoever applies it has the page as it is now."""
+"""Changes to a page: applying them gives the current page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CHARTS = st.dictionaries(
 
 
 def applied(before: dict, charts: dict, tails: dict) -> dict:  # type: ignore[type-arg]
-    """As charts.js does it."""
+    """Apply changes as charts.js does."""
     page = {**copy.deepcopy(before), **charts}
     for key, tail in tails.items():
         for number, points in tail.items():

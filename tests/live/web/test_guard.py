@@ -1,4 +1,4 @@
-"""Who may ask."""
+"""Which requests are allowed."""
 
 from __future__ import annotations
 

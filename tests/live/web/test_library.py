@@ -1,4 +1,4 @@
-"""Which runs there are, which is read when, and what becomes of them."""
+"""Which runs there are, when each is read, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..made_up import HEADER, rows
 
 
 class Clock:
-    """A monotonic one, that goes on when it is told to."""
+    """A monotonic clock that advances on request."""
 
     now = 1000.0
 

@@ -1,4 +1,4 @@
-"""The server as a process: it answers, tells of what is new, passes a pipe on, and leaves when it is told to."""
+"""The server as a process: it answers, sends updates, passes a pipe through, and exits on request."""
 
 from __future__ import annotations
 

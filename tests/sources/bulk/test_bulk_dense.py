@@ -1,4 +1,4 @@
-"""A log with an evaluation at every few rows: folded like with like, and it must mean what the plain log means."""
+"""A log with an evaluation every few rows: similar rows are folded together, and it must mean the same as unfolded."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def close(one: float | None, other: float | None, share: float) -> bool:
 
 
 def same(a: Diagnosis, b: Diagnosis, *, wall: float = 1e-6) -> None:
-    """All figures within what the medians of medians cost; counts to the last one."""
+    """All figures equal within the error of medians of medians; counts equal exactly."""
     assert b.source == a.source
     assert dict(b.facts) == dict(a.facts)
     assert close(a.step.median_ms, b.step.median_ms, 0.001)
@@ -113,7 +113,7 @@ def test_chunks_of_any_size_tell_the_same() -> None:
 
 
 def test_evaluations_between_rows() -> None:
-    """Iterations without a row are priced by the steps around them, and those are medians of other rows."""
+    """Iterations without a row cost as much as the steps around them, which are medians of other rows."""
     text = dense_log(15_000, log_interval=10, eval_interval=15)
     a, folded = diagnose(plain(text)), in_bulk(text)
     b = diagnose(folded)
@@ -152,11 +152,11 @@ def test_rows_that_go_back_without_a_word() -> None:
 
 
 def test_other_lines_are_read_in_their_place() -> None:
-    """Each of them ends a stretch; what is odd is for the plain reader."""
+    """Each of them ends a stretch; the plain reader handles odd ones."""
     lines = dense_log(8000).splitlines()
     for at, odd in (
         (3000, "step 12: train loss 1.0000, val loss 1.0000"),  # of long ago: the beginning of a restart
-        (5000, "saving checkpoint to elsewhere"),  # by nobody
+        (5000, "saving checkpoint to elsewhere"),  # without an evaluation
         (6000, lines[6000]),  # twice
         (7000, "compiling the model... (takes a ~minute)"),
         (8000, "step 999999: train loss 1.0000, val loss 1.0000"),  # not of the row that follows
@@ -177,7 +177,7 @@ def test_few_evaluations_stay_as_they_are() -> None:
 
 
 def test_each_run_of_a_log_has_its_own_mfu() -> None:
-    """It is undone from row to row, at the beginning of the run."""
+    """Smoothing is undone row by row, at the start of the run."""
     text = dense_log(6000) + dense_log(6000, seed=4)
     for size in (1 << 20, 50_000):
         data = text.encode()

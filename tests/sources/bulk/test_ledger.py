@@ -27,7 +27,7 @@ def step(iteration: int, ms: float = 100.5, loss: float = 3.25) -> str:
 
 
 def answer(feed: Feed, text: str, chunk: int) -> object:
-    """What it says of the runs, or why it refuses them: another character may make it a later version's ledger."""
+    """What is read about the runs, or why they are refused: a changed character may make it a later version."""
     try:
         return [said(run) for run in runs_of(LEDGER, feed, text, chunk)]
     except InputError as error:
@@ -35,7 +35,7 @@ def answer(feed: Feed, text: str, chunk: int) -> object:
 
 
 def said(run: Run) -> object:
-    """All that folding leaves as it was: where a group is divided, what its rows took is known only of all of them."""
+    """What folding does not change: if a group is divided, only the total time of its rows is known."""
     every = [row for rows in (run.rows, *(each.lost for each in (*run.restarts, *run.rollbacks))) for row in rows]
     return (
         _amount(run.rows),
@@ -91,7 +91,7 @@ PIECE = (
 @settings(max_examples=150, deadline=None)
 def test_both_readers_say_the_same(pieces: list[list[str]], chunk: int, ended: bool, data: st.DataObject) -> None:
     text = "\n".join([RUN, *(line for piece in pieces for line in piece)]) + "\n" * ended
-    if data.draw(st.booleans()):  # one character is another
+    if data.draw(st.booleans()):  # one character is changed
         at = data.draw(st.integers(0, len(text) - 1))
         text = text[:at] + data.draw(st.sampled_from(' "{},:.019e-\n')) + text[at + 1 :]
     assert answer(feed_bulk_ledger, text, chunk) == answer(plain, text, chunk)

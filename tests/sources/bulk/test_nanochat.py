@@ -47,7 +47,7 @@ def step(number: int, ms: float, form: int) -> str:
 
 
 def said(run: Run) -> object:
-    """All that folding leaves as it was."""
+    """Everything that folding does not change."""
     every = [row for rows in (run.rows, *(each.lost for each in run.restarts)) for row in rows]
     return (
         run.rows.lines,
@@ -84,7 +84,7 @@ PIECE = (
 @settings(max_examples=150, deadline=None)
 def test_both_readers_say_the_same(pieces: list[list[str]], chunk: int, ended: bool, data: st.DataObject) -> None:
     text = "\n".join(line for piece in pieces for line in piece) + "\n" * ended
-    if text and data.draw(st.booleans()):  # one character is another
+    if text and data.draw(st.booleans()):  # one character is changed
         at = data.draw(st.integers(0, len(text) - 1))
         text = text[:at] + data.draw(st.sampled_from(" |:./,%019m\n")) + text[at + 1 :]
     assert [said(run) for run in runs_of(NANOCHAT, feed_bulk_nanochat, text, chunk)] == [

@@ -1,4 +1,4 @@
-"""The numpy reader and the plain one must tell the same."""
+"""The numpy reader and the plain one must give the same result."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_folded_log_tells_the_same(size: int, mfu: bool, header: str, rows: Pr
 
 
 def told(run: Run) -> list[tuple[object, ...]]:
-    """Evaluations and checkpoints with the row that contains each, which must be single."""
+    """Evaluations and checkpoints with the row that contains each, which must be a single row."""
     said = []
     for event in (*run.evaluations, *run.checkpoints):
         row = None if event.row is None else run.rows[event.row]

@@ -86,7 +86,7 @@ SAVE = re.compile(r"saving checkpoint to (?=[!-~])[^:,]+")
 
 
 def near(*lines: str) -> list[str]:
-    """The lines, and each with a character more, less or another at every place."""
+    """The lines, and each with a character added, removed or changed at every position."""
     found = list(lines)
     for line in lines:
         for at in range(len(line) + 1):

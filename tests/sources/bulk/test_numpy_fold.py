@@ -14,7 +14,7 @@ from nanopace.sources.fold import LARGEST_GROUP, fold_rows
 
 from ..mixtures import fold_mixture, fold_with_numpy
 
-# A step of 1 leads to a row; what lies between two rows may be evaluated all the same.
+# A step of 1 leads to a row; iterations between two rows may still be evaluated.
 usual_times = st.sampled_from([10.0, 10.5, 11.0, 11.0])
 times = st.one_of(usual_times, usual_times, usual_times, st.sampled_from([7.0, 13.0, 40.0]))
 line = st.tuples(

@@ -1,4 +1,4 @@
-"""Which parts of a long log are folded with their neighbours, which with their like, and which not at all."""
+"""Which parts of a long log are folded with neighbours, which with similar rows, and which not at all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rows(first: int, last: int) -> list[str]:
 
 
 def dense(first: int, last: int, every: int = 10) -> list[str]:
-    """An evaluation before the first row, and at every so many of them."""
+    """An evaluation before the first row, and then at regular intervals."""
     return [
         line
         for at in range(first, last)

@@ -1,4 +1,4 @@
-"""Parsers do not know each other, so nobody's rows may look like somebody else's: each example is its own format's."""
+"""Parsers do not know each other, so no format's rows may look like another's: each example has one format."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_an_example_is_of_its_own_format(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_no_other_format_has_a_row_in_it(name: str) -> None:
-    """A detector that does not know this trainer's formats finds nothing, or those whose rows it has taken over."""
+    """A detector without this trainer's formats finds nothing, or the formats whose rows it has adopted."""
     detector = Detector()
     own = next(each for each in BUILT_IN if each.name == name)
     family = {each.name for each in BUILT_IN if each.trainer == own.trainer}
@@ -59,7 +59,7 @@ def test_no_other_format_has_a_row_in_it(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(EXAMPLES) - BINARY))
 @pytest.mark.parametrize("number", [b",", b"9" * 30])
 def test_a_number_that_is_none_breaks_no_reader(name: str, number: bytes) -> None:
-    """Each in turn, in one line of each kind: what is unreadable is left out, or refused."""
+    """Each number in turn, in one line of each kind: unreadable ones are left out or refused."""
     data = data_of(name)
     for line in {re.sub(rb"\d+", b"0", line): line for line in data.splitlines()}.values():
         for found in list(re.finditer(rb"[\d,.]*\d", line))[:12]:

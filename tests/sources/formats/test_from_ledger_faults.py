@@ -1,4 +1,4 @@
-"""What a run survives, in its ledger: going back, steps that are left out, memory that is full, ranks that lag."""
+"""What a run survives, in its ledger: rollbacks, skipped steps, full memory, lagging ranks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KEYS_SINCE_1_2 = {"skipped", "spike", "slowest_rank", "lag", "measured_tflops"}
 
 
 def test_a_reader_of_1_1_skips_what_came_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The promise behind a minor version, kept with the tables that such a reader had."""
+    """The guarantee of a minor version, tested with that reader's tables."""
     example = documented_example()
     (run,) = runs_from(example)
     known = {name: kind for name, kind in EVENTS.items() if name not in OF_1_2}
@@ -50,7 +50,7 @@ def test_a_reader_of_1_1_skips_what_came_later(monkeypatch: pytest.MonkeyPatch) 
 
 
 def rolled_back(*before: Event) -> list[Event]:
-    """Saved at 4, failed at 5 to 7, and on from 4 with other data."""
+    """Saved at 4, failed at 5 to 7, and continued from 4 with other data."""
     failed = [StepEvent(i, 100.0, loss=math.nan, skipped=True, at_ms=100.0 * i + 100) for i in range(5, 8)]
     return [
         run_event(ledger="1.2"),
@@ -81,7 +81,7 @@ def test_a_rollback_is_no_restart_and_its_iterations_count_once() -> None:
     assert rollback.beside_ms == 50.0  # the evaluation at 8
     assert run.skipped == (5, 6, 7)  # they happened, although their rows are gone
     assert [each.ms for each in run.evaluations] == [31.0]
-    assert Span("evaluation", 4, 30.0) in run.spans  # what was evaluated again took its time all the same
+    assert Span("evaluation", 4, 30.0) in run.spans  # a repeated evaluation still took time
     assert run.wall_ms == 1600.0
     assert run.ending == "finished"
 

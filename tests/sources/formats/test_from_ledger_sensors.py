@@ -1,4 +1,4 @@
-"""What the card's sensors said while a run trained: medians, extremes, shares, and the energy that it took."""
+"""What the card's sensors measured during a run: medians, extremes, shares, and the energy used."""
 
 from __future__ import annotations
 

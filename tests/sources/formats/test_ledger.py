@@ -1,4 +1,4 @@
-"""Our own ledger becomes a Run: steps alone in the rows, everything else with the time that was measured."""
+"""Our own ledger becomes a Run: rows contain only steps, everything else has its measured time."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_the_example_of_the_documentation_is_the_run_that_it_tells_of(example: l
 
 
 def test_a_ledger_of_version_1_0_is_still_the_run_that_it_was() -> None:
-    """Written down when that was the version."""
+    """Recorded when that was the current version."""
     lines = VERSION_1_0.read_text().splitlines()
     assert read_ledger(lines).damaged == read_ledger(lines).unknown == 0
     (run,) = runs_from(lines)
@@ -187,7 +187,7 @@ def test_a_resumed_run_is_one_run_whose_processes_add_up() -> None:
     (restart,) = run.restarts
     assert (restart.row, restart.iteration, restart.reached) == (3, 3, 3)
     assert [row.iteration for row in restart.lost] == [3]
-    assert [each.iteration for each in run.checkpoints] == [3]  # the one that it went on from was really written
+    assert [each.iteration for each in run.checkpoints] == [3]  # the one it resumed from was really written
     assert run.wall_ms == 400.0 + 1000.0
     assert run.ending == "interrupted"
     assert run.value("max_iters") == 9

@@ -1,4 +1,4 @@
-"""nanochat's log in every era: rows, evaluations, checkpoints, and what its headers tell."""
+"""nanochat's log in every era: rows, evaluations, checkpoints, and what its headers contain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..reading import detected
 
 
 def _log(name: str) -> list[str]:
-    """Written by hand in nanochat's line formats, with figures of our own."""
+    """A log written by hand in nanochat's line formats, with made-up figures."""
     return (Path(__file__).parent / "nanochat" / f"{name}.log").read_text("utf-8").splitlines()
 
 
@@ -93,7 +93,7 @@ def test_october_2025() -> None:
 
 
 def test_the_facts_of_october_agree_with_each_other() -> None:
-    """The printed mfu follows from them, and the printed tokens per second of these weeks do not."""
+    """The printed mfu follows from them, but that era's printed tokens per second do not."""
     run = run_of(OCTOBER_2025)
     number = {name: run.number(name) or 0.0 for name in run.facts}
     assert number["batch_size"] * number["gradient_accumulation_steps"] * number["block_size"] == 524288
@@ -195,7 +195,7 @@ def test_a_speedrun_is_several_runs() -> None:
 
 
 def test_samples_belong_to_the_step_that_follows_and_are_never_read_as_rows() -> None:
-    """Those of a program that only evaluates a model are none of the next run's."""
+    """Samples of a program that only evaluates a model do not belong to the next run."""
     sample = "<|bos|>Step 00003 | Validation bpb: 0.0001"
     at = next(number for number, line in enumerate(OCTOBER_2025) if line.startswith("step 00003"))
     log = [*OCTOBER_2025[:at], sample, "a second line", *OCTOBER_2025[at:], "<|bos|>the end"]

@@ -1,4 +1,4 @@
-"""What nanochat's single lines say, at the edges of their rules."""
+"""What single lines of nanochat mean, at the edges of their rules."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_tokens_need_two_rows_that_agree() -> None:
 
 
 def test_tokens_that_are_not_known_to_one_percent_are_not_known() -> None:
-    """150 tokens a second, rounded, in steps of a second: 149.5 to 151 tokens; of 151 and more the bounds are close."""
+    """150 tokens per second, rounded, in steps of a second: 149.5 to 151 tokens; above that, the bounds are close."""
     assert tokens_of(("1000.00", "149"), ("1000.00", "149")) is None
     assert tokens_of(("1000.00", "152"), ("1000.00", "152")) == 152
 

@@ -1,4 +1,4 @@
-"""What a nanochat log tells beside its header: stages, the tokens of a step, the machine, and its own count of time."""
+"""What a nanochat log contains besides its header: stages, tokens per step, the machine, and its own time count."""
 
 from __future__ import annotations
 

@@ -317,7 +317,7 @@ def test_a_long_line_is_read_in_no_time(line: str) -> None:
 
 
 def test_knobs_of_a_fork_cost_no_search_for_what_they_may_have_meant() -> None:
-    """A fork's knob took 0.14 ms: 14 s of a log that has 100,000 of them."""
+    """A fork's knob took 0.14 ms: 14 s for a log with 100,000 of them."""
     began = time.process_time()
     run = feed(*(f"Overriding: fork_{number}_interval_size = 8" for number in range(5000)), ROW, NEXT)
     assert time.process_time() - began < 0.4
@@ -333,7 +333,7 @@ def test_knobs_of_a_fork_cost_no_search_for_what_they_may_have_meant() -> None:
 def test_iterations_done_twice_are_those_trained_twice(
     dies_at: int, evaluated: bool, resumes: int, header: bool
 ) -> None:
-    """nanoGPT evaluates and saves before the step of an iteration, and a resumed process evaluates there again."""
+    """nanoGPT evaluates and saves before an iteration's step, and a resumed process evaluates there again."""
     trained: list[int] = []
     lines: list[str] = []
 

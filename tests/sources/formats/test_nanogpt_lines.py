@@ -1,4 +1,4 @@
-"""How far nanoGPT's lines reach, when one is complete, and how broken ones are joined."""
+"""Where nanoGPT's lines end, when one is complete, and how broken ones are joined."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ FIRST = "iter 0: loss 9.9000, time 12.50ms, mfu 1.00%"
 
 @pytest.mark.parametrize(("pieces", "joined"), [(12, True), (13, False)])
 def test_a_line_of_up_to_twelve_pieces(pieces: int, joined: bool) -> None:
-    """The first is long enough to be known for a beginning."""
+    """The first piece is long enough to be recognised as a beginning."""
     parts = [ROW[:6], *(ROW[6 + at : 7 + at] for at in range(pieces - 2)), ROW[4 + pieces :]]
     assert "".join(parts) == ROW
     run, _ = feed(FIRST, *parts)

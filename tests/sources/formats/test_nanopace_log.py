@@ -1,4 +1,4 @@
-"""What our own trainer prints becomes the run that it told of; the lines are made by the functions that print them."""
+"""Our own trainer's output is read back as the same run; the real printing functions make the lines."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_log_without_its_beginning_is_known_by_its_rows(out: io.StringIO, read
     text = print_run(out)
     (run,) = read(text[text.index("iter 400") :])
     assert (run.format, run.row_contains_evaluation) == ("nanopace", False)
-    assert run.wall_ms is None  # the end tells the time of the whole run, and here is only a part
+    assert run.wall_ms is None  # the end has the time of the full run, and this is only a part
     assert run.ending == "finished"
 
 

@@ -1,4 +1,4 @@
-"""Logs read by expressions that a person gives."""
+"""Logs read with the user's own expressions."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_without_re2_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_hostile_log_does_not_hang_an_innocent_pattern() -> None:
-    """Python's own expressions take minutes for these lines: every `step` begins a search for `loss` and `time`."""
+    """Python's own expressions take minutes for these lines: every `step` starts a search for `loss` and `time`."""
     lines = ["step 1 loss 1 " * 4600] * 50 + ["step 1 loss 3.0 time 5"]
     began = time.process_time()
     (run,) = read(lines, STEP + r".*loss (?P<loss>\S+).*time (?P<ms>[\d.]+)")

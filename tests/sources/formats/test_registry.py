@@ -1,4 +1,4 @@
-"""Formats of other packages are added behind ours, once, and a broken one stands in nobody's way."""
+"""Formats of other packages are added after ours, once, and a broken one affects no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the trainers' figures mean, as their source code has it: reports hang on these and no log says them."""
+"""What the trainers' figures mean, according to their source code: reports depend on it, and no log contains it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows and evaluations of nanoGPT's forks: other units, more columns, other words for the same."""
+"""Rows and evaluations of nanoGPT's forks: other units, more columns, other words for the same thing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log says before its rows: the card, and settings in a fork's own words."""
+"""What a log contains before its rows: the card, and settings in a fork's own words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times that cover all iterations since the row before are divided; nanoGPT's own never are."""
+"""Times that cover all iterations since the previous row are divided; nanoGPT's own never are."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEAD = "tokens per iteration: 512\n"
 def fork(
     *, covers: int, log_interval: int = 100, tokens: bool = False, stamps: bool = False, evaluates: bool = True
 ) -> str:
-    """What a fork prints whose clock covers so many iterations: 160 ms each, an evaluation of 2 s at 0."""
+    """What a fork prints if its clock covers several iterations: 160 ms each, an evaluation of 2 s at 0."""
     noisy, printed, clock = random.Random(3), [HEAD], 36_000.0
     for iteration in range(0, 2001, log_interval):
         if iteration == 0 and evaluates:
@@ -59,7 +59,7 @@ def test_times_of_one_iteration_are_not(options: dict[str, bool], read: Read) ->
 
 
 def test_a_first_row_that_saves_nothing_is_not_held_against_rows_that_save(read: Read) -> None:
-    """They may be longer by what a save takes."""
+    """They may be longer by the time of a save."""
     saving = "saving checkpoint to out\n"
     evaluated = r"step \1: train loss 3.1000 | val loss 3.1000\n" + saving + r"iter \1:"
     told = re.sub(r"iter ([1-9]\d*):", evaluated, fork(covers=100))
@@ -74,7 +74,7 @@ def test_an_evaluation_between_rows_is_in_the_one_that_covers_it(read: Read) -> 
 
 
 def test_stamps_that_contradict_a_short_first_row_are_believed(read: Read) -> None:
-    """Rows of 10 s each with an interval of 6, a minute apart: nothing is divided, however short the first one is."""
+    """Rows of 10 s each at an interval of 6, a minute apart: nothing is divided, however short the first one is."""
     rows = ["step 0: train loss 4.2099 | val loss 4.2111\n", "10:00:00 iter 0: loss 3.1000, lr 1e-3, time 4000.00ms\n"]
     rows += [f"10:{n:02d}:00 iter {6 * n}: loss 3.1000, lr 1e-3, time 10000.00ms\n" for n in range(1, 30)]
     assert read("".join(rows))[0].rows_cover == 1
@@ -104,7 +104,7 @@ def test_rows_with_tokens_of_every_gpu_are_not_taken_for_it(read: Read) -> None:
 def test_nanogpt_is_never_divided(
     log_interval: int, eval_interval: int, compile_ms: float, evaluation_ms: float, seed: int
 ) -> None:
-    """Not even where its first row, which does not wait for the GPU, is shorter than the others."""
+    """Not even if its first row, which does not wait for the GPU, is shorter than the others."""
     run = nanogpt_run(
         2000,
         log_interval=log_interval,
@@ -119,7 +119,7 @@ def test_nanogpt_is_never_divided(
 
 
 def test_a_fork_that_prints_an_mfu_has_nanogpts_clock(read: Read) -> None:
-    """Which does not wait for the GPU, so that a first row without compiling may be short."""
+    """That clock does not wait for the GPU, so a first row without compilation may be short."""
     log = fork(covers=100).replace("ms\n", "ms, mfu 12.00%\n")
     assert read(log)[0].rows_cover == 1
 

@@ -15,7 +15,7 @@ INTERVAL = 10
 
 
 def run_of(times: Sequence[float], stamps: Sequence[float] | None = None, **events: object) -> Run:
-    """Rows ten iterations apart, of so many milliseconds, with time stamps if they are given."""
+    """Rows ten iterations apart with these times, and with timestamps if they are given."""
     at_s = stamps or [None] * len(times)
     rows = [Row(INTERVAL * n, ms, at_s=at) for n, (ms, at) in enumerate(zip(times, at_s, strict=True))]
     return Run("log", "nanogpt", Rows(rows), **events)  # type: ignore[arg-type]
@@ -41,7 +41,7 @@ def test_time_stamps(rows: int, apart_s: float, row_s: float, shown: str | None)
 
 
 def test_only_pairs_of_rows_with_nothing_between_them_count() -> None:
-    """An evaluation in the time of a row: the stamps are further apart, and prove nothing against it."""
+    """An evaluation in the time of a row: the timestamps are further apart, and do not disprove it."""
     stamps, times = [0.0, 10.0, 20.0, 30.0, 99.0], [10_000.0] * 5
     assert shown_by(run_of(times, stamps)) is None
     assert shown_by(run_of(times, stamps, evaluations=(Evaluation(35, 1.0, 1.0),))) == "stamps"
@@ -157,7 +157,7 @@ def test_a_log_that_begins_later_has_no_row_of_one_iteration() -> None:
 
 
 def test_rows_that_are_means_keep_their_times() -> None:
-    """What has a row's number follows that row, and is in the next; what follows the last is in none."""
+    """An event with a row's number follows that row and is in the next; what follows the last is in none."""
     run = Run(
         *("log", "megatron-2021", Rows([Row(10, 1000.0), Row(20, 1200.0), Row(30, 1000.0)])),
         evaluations=(Evaluation(10, None, 1.0), Evaluation(15, None, 1.0), Evaluation(30, None, 1.0)),

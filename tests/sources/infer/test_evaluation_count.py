@@ -1,4 +1,4 @@
-"""`evaluations.count` means one thing, whatever trainer wrote the log: those after training began."""
+"""`evaluations.count` means the same for every trainer's log: evaluations after training began."""
 
 from __future__ import annotations
 

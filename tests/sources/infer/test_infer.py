@@ -30,7 +30,7 @@ NARROW = {
 
 
 def groups(layers: int, width: int, vocabulary: int, block: int, bias: bool) -> dict[str, int]:
-    """Counted from the tensors of nanoGPT's model."""
+    """The parameter groups, counted from the tensors of nanoGPT's model."""
     matrices = [(vocabulary, width), (block, width)]
     vectors = [width] + [width] * bias
     for _ in range(layers):
@@ -78,7 +78,7 @@ def test_groups_of_another_model(name: str, more: int) -> None:
 
 @pytest.mark.parametrize(("known", "found"), [(80, 1), (81, None), (82, None)])
 def test_a_table_that_is_larger_than_both(known: int, found: int | None) -> None:
-    """65 tokens and 16 positions: what is known of one leaves at least a row for the other."""
+    """65 tokens and 16 positions: what is known about one leaves at least a row for the other."""
     printed = groups(2, 8, 65, 16, bias=False)
     assert vocabulary_of_groups(printed, None, None, known) == (found, None)
     assert vocabulary_of_groups(printed, None, known, None) == (None, found)
@@ -227,7 +227,7 @@ def test_parameters_and_flops(rows: Print, read: Read) -> None:
 
 
 def test_what_causal_attention_saves_is_taken_from_what_the_trainer_counts(tmp_path: Path) -> None:
-    """Tables that are looked up are weights, and cost nothing: six operations for each would be too many."""
+    """Lookup tables are weights, but cost nothing: six operations for each would be too many."""
     config = {"n_layer": 12, "n_head": 12, "n_embd": 768, "block_size": 1024}
     events = [run_event(config=config, parameters=201_000_000, flops_per_token=855e6), *steps(0, 3)]
     ledger = tmp_path / "ledger.jsonl"
@@ -290,7 +290,7 @@ def test_tokens_of_the_batch(rows: Print, read: Read) -> None:
 
 @pytest.mark.parametrize("start", [0, 1000])
 def test_tokens_of_the_mfu(start: int, rows: Print, read: Read) -> None:
-    """Also where the first mfu of the process, which is not smoothed, is cut off."""
+    """Also if the process's first mfu, which is not smoothed, is cut off."""
     log = rows(0, 20_000, log_interval=100)
     log = log[log.index(f"iter {start}:") if start else 0 :]
     shape = {"n_layer": 12, "n_embd": 768, "block_size": 1024, "bias": False, "vocab_size": 50304}
@@ -305,7 +305,7 @@ def test_tokens_that_contradict_the_batch(whole_log: str, read: Read) -> None:
 
 @pytest.mark.parametrize("gpus", [1, 8])
 def test_gpus(gpus: int, whole_log: str, read: Read) -> None:
-    """nanoGPT's mfu is that of one GPU, its tokens those of all."""
+    """nanoGPT's mfu is for one GPU, its tokens are for all."""
     log = whole_log.replace("524,288", f"{524_288 * gpus:,}").replace("_steps = 64", f"_steps = {64 * gpus}")
     (run,) = read(log)
     assert run.facts["gpu_count"] == Fact(gpus, "inferred", "mfu_time_parameters")

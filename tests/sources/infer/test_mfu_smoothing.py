@@ -1,4 +1,4 @@
-"""The work of an iteration comes out of a smoothed mfu, whatever the times do; or it is said not to."""
+"""The work of an iteration is recovered from a smoothed mfu, whatever the times do, or reported as unknown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nanopace.sources.infer.mfu_smoothing import printed_work
 def printed(
     times: Sequence[float], work: float, *, weight: float = 0.9, decimals: int = 2, unmeasured: int = 1
 ) -> list[Row]:
-    """The rows that a trainer prints: times and mfu rounded as it rounds them, none on the first rows."""
+    """The rows that a trainer prints: times and mfu rounded as it does, with no mfu on the first rows."""
     rows, figure = [], -1.0
     for index, ms in enumerate(times):
         if index >= unmeasured:
@@ -42,7 +42,7 @@ def evaluated(
 
 
 def test_an_average_that_never_recovers_from_its_evaluations() -> None:
-    """An evaluation every 20 rows: the printed figure stays below that of a step throughout."""
+    """An evaluation every 20 rows: the printed figure always stays below a step's."""
     rows = printed(evaluated(400, 200.0, noise=0.0), work=1.155 * 200)
     later = sorted(row.mfu for row in rows[40:] if row.mfu is not None)
     assert later[len(later) // 2] < 1.14
@@ -130,9 +130,9 @@ def test_nothing_is_printed(mfu: float | None) -> None:
 
 
 def test_only_single_rows_are_looked_at() -> None:
-    """Among rows that were folded, the figure before a slow one is not the one that was averaged."""
+    """Among folded rows, the figure before a slow one is not the one that was averaged."""
     rows = printed(evaluated(100, 170.0), work=20.35)
-    slow = Row(1010, 5000.0, mfu=0.01)  # inside of the first group, and before it in the order of last iterations
+    slow = Row(1010, 5000.0, mfu=0.01)  # inside the first group, and before it when ordered by last iteration
     groups = [Row(n, 170.0, mfu=0.1, count=50, last_iteration=n + 490, sum_ms=8500.0) for n in range(1000, 99_000, 500)]
     assert printed_work(run_of([*rows, slow, *groups])) == printed_work(run_of(rows))
 

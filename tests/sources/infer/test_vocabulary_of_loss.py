@@ -1,4 +1,4 @@
-"""Which vocabulary a first loss is taken for: every common one, and only a loss that is the first."""
+"""Which vocabulary a first loss implies: every common one, and only from a run's very first loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bounds that each row sets on the work of an iteration, by arithmetic of our own."""
+"""The bounds that each row sets on the work of an iteration, checked by separate arithmetic."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def work_of(
 
 
 def bounds(mfu: float, inverse: float, ms: float, *, kept: float = 0.0, before: float = 0.0) -> tuple[float, float]:
-    """mfu = kept x before + work x inverse, both figures and the times as they are rounded."""
+    """mfu = kept x before + work x inverse, with both figures and the times rounded."""
     rounding = HALF * (1 + kept) + DUST * mfu
     low, high = ((mfu - kept * before + each) / inverse for each in (-rounding, rounding))
     blur = TICK / ms + DUST
@@ -30,7 +30,7 @@ def bounds(mfu: float, inverse: float, ms: float, *, kept: float = 0.0, before: 
 
 
 def test_one_row() -> None:
-    """It is the first that has a figure, so nothing is averaged yet."""
+    """It is the first with a figure, so nothing is averaged yet."""
     assert work_of([(50.0, None), (100.0, 0.1)]) == pytest.approx(bounds(0.1, 1 / 100, 100.0), rel=1e-12)
     assert work_of([(100.0, 0.1)]) is None  # there may have been others before it
 
@@ -44,7 +44,7 @@ def test_a_second_row_is_an_average() -> None:
 
 
 def test_a_log_that_begins_later() -> None:
-    """0.1 x work / 50 is what the second row adds."""
+    """The second row adds 0.1 x work / 50."""
     expected = bounds(0.11, 0.1 / 50, 50.0, kept=0.9, before=0.1)
     assert work_of([(100.0, 0.1), (50.0, 0.11)]) == pytest.approx(expected, rel=1e-12)
 
@@ -75,7 +75,7 @@ def test_without_an_average_each_row_tells() -> None:
     ],
 )
 def test_the_decimals_that_are_printed(figures: list[float], decimals: int) -> None:
-    """Of a percentage: half of the last digit, as a share."""
+    """Half of a percentage's last digit, as a share."""
     assert _half_step(figures) == pytest.approx(0.5 * 10.0**-decimals / 100)
 
 
@@ -84,7 +84,7 @@ def good(count: int) -> list[tuple[float, float | None]]:
 
 
 def test_five_rows_that_agree_are_no_accident() -> None:
-    """A stretch that ends in a contradiction counts if it is that long."""
+    """A stretch that ends in a contradiction still counts if it is that long."""
     other = [(100.0, 0.9), *((100.0, 0.9) for _ in range(3))]
     five, four = work_of([*good(5), *other]), work_of([*good(4), *other])
     assert five == pytest.approx(work_of(good(5)))

@@ -29,7 +29,7 @@ def test_two_processes(form: str, step: int, apart: int, read: Read) -> None:
         -1:
     ]
     assert run.restarts == ()
-    if apart not in (0, 1):  # where both print the same iteration one after the other, nothing says whose it is
+    if apart not in (0, 1):  # if both print the same iteration one after another, nothing shows whose it is
         fewer = min(list(run.rows.ms).count(ms) for ms in (100.0, 110.0))
         assert fewer <= 1  # a first row ahead of the other's is not known for what it is
     assert len(run.rows) + run.rows_of_others in (399, 400)
@@ -46,7 +46,7 @@ def test_many_processes(processes: int, read: Read) -> None:
 
 
 def test_in_any_order(read: Read) -> None:
-    """Not row by row in turn, and with evaluations."""
+    """Not strictly alternating, and with evaluations."""
     lanes = [
         [
             line
@@ -80,7 +80,7 @@ def test_a_second_process_that_joins_later_and_ends_sooner(read: Read) -> None:
 
 @pytest.mark.parametrize("rows", [3, 40, 2 * WINDOW])
 def test_a_restart_is_still_one(rows: int, read: Read) -> None:
-    """However often a process comes back to its checkpoint, and whatever is behind it."""
+    """However often a process returns to its checkpoint, and whatever follows."""
     begun = [nanogpt_row(at, 100.0) for at in range(1000)]
     again = [nanogpt_row(at, 101.0) for at in range(990, 990 + rows)]
     (run,) = read("\n".join([*begun, *again, *again]) + "\n")
@@ -102,7 +102,7 @@ def test_rows_that_two_handlers_print(read: Read) -> None:
 
 
 def kept(*printed: int | str) -> tuple[list[int | str], int]:
-    """Which of these rows, by their iterations, and other lines are kept; and how many rows are of other processes."""
+    """Which of these rows (by iteration) and other lines are kept, and how many rows belong to other processes."""
     builder = RunBuilder("", NANOGPT)
     lines = [each if isinstance(each, str) else f"iter {each}: loss 1.0" for each in printed]
     left = [line for line, _ in of_one_process([(line, True) for line in lines], builder)]
@@ -129,7 +129,7 @@ def test_rows_that_are_missing_are_no_process() -> None:
 
 
 def test_rows_of_a_process_are_as_far_apart_as_most() -> None:
-    """Ten apart: a row of 110 continues 100, and one of 60 continues 50."""
+    """Ten apart: row 110 continues 100, and row 60 continues 50."""
     assert kept(100, 50, 110, 60, 120, 70, 130, 80, 140) == ([100, 110, 120, 130, 140], 4)
 
 

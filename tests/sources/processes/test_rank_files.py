@@ -1,4 +1,4 @@
-"""Directories that torchrun fills are one run, and say who kept whom waiting."""
+"""Directories filled by torchrun are one run, and show which rank kept the others waiting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nanopace.sources.runs import open_runs
 
 ROW = "iter {n}: loss {loss:.4f}, time {ms:.2f}ms, mfu 10.00%\n"
 
-# Rank 1 is a tenth slower by its own clock. In its first attempt, everybody dies at iteration 30.
+# Rank 1 is a tenth slower by its own clock. In the first attempt, all ranks die at iteration 30.
 SCRIPT = """
 import os, sys, time
 rank, attempt = int(os.environ["RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
@@ -80,7 +80,7 @@ def test_the_rank_with_the_losses_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("slower", [(1.0, 1.0), (1.0, 1.02)])
 def test_equal_ranks_and_what_is_more_than_a_step(tmp_path: Path, slower: tuple[float, float]) -> None:
-    """Rank 0 alone evaluates, in every third row: it is not slow for that."""
+    """Only rank 0 evaluates, in every third row: that does not make it slow."""
     for rank in (0, 1):
         path = tmp_path / f"run_x/attempt_0/{rank}/stdout.log"
         write(path, range(60), slower=slower[rank])

@@ -37,7 +37,7 @@ SPELLINGS = (
 
 
 def mixed(form: str, prefixes: list[str], *, rows: int = 30) -> str:
-    """Every iteration by each of them; the second one is slower."""
+    """Every iteration from both ranks; the second one is slower."""
     row = ROWS[form]
     return "".join(
         f"{prefix}{row(at, 100.0 + at % 3 + 20 * number)}\n"
@@ -111,7 +111,7 @@ def test_epochs_that_begin_again_are_no_ranks() -> None:
 
 
 def ranks_of(*rows: tuple[int | None, int]) -> int | None:
-    """The rank that is read of rows with a rank, or none, and an iteration."""
+    """The rank chosen from rows with an iteration and a rank, or none."""
     lines = [("" if rank is None else f"[rank{rank}]: ") + nanogpt_row(at, 100.0) for rank, at in rows]
     found = find_ranks(lines, NANOGPT)
     return None if found is None else found.rank

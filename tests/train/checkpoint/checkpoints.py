@@ -1,4 +1,4 @@
-"""A checkpoint of a tiny model, as it is written, and with things in it that nobody wrote."""
+"""A checkpoint of a tiny model, as written, and with altered contents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def save(out: Path, step: int) -> tuple[Path, GPT]:
 
 
 def rewrite(directory: Path, **changes: object) -> None:
-    """By hand, with a checksum that is right."""
+    """Change the state by hand, with a correct checksum."""
     from nanopace.train.checkpoint import layout as checkpoint_files
 
     path = directory / "state.json"
@@ -35,7 +35,7 @@ def rewrite(directory: Path, **changes: object) -> None:
 
 
 def put(directory: Path, name: str, tensors: dict[str, torch.Tensor]) -> None:
-    """A file of one's own making, with a checksum that is right."""
+    """Put in a hand-made file, with a correct checksum."""
     from safetensors.torch import save_file
 
     from nanopace.train.checkpoint.write import measure

@@ -24,7 +24,7 @@ from .checkpoints import SHAPE
 
 
 class Saving:
-    """A model that has taken one step, and its checkpointer. Nothing here waits for ever."""
+    """A model that has taken one step, and its checkpointer. Nothing here waits forever."""
 
     def __init__(self, claim: Any, keep_last: int = 1, device: str = "cpu") -> None:
         keep_the_compiler_out_of_optimizers()

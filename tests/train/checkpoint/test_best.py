@@ -1,4 +1,4 @@
-"""best.json that is changed, zeroed, gone or not borne out: no checkpoint that may be the best is removed for it."""
+"""best.json changed, zeroed, missing or contradicted: no checkpoint that may be the best is removed because of it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def content(step: Value, val: Value) -> str:
 
 
 def by_hand(out: Path, newest: list[Value] | None = None, **best: Value) -> Path:
-    """Checkpoints of steps 5, 10 and 20, of which the newest knows of a best; and a best.json, where one is given."""
+    """Checkpoints of steps 5, 10 and 20, the newest of which records a best, and a best.json if one is given."""
     for step in (5, 10, 20):
         save(out, step)
     rewrite(out / "checkpoints" / "step-00000020", best=newest)
@@ -97,7 +97,7 @@ def test_no_best_json(tmp_path: Path) -> None:
 
 
 def test_nobody_knows_which(tmp_path: Path) -> None:
-    """All may be the best: what is named has no checkpoint, or a damaged one, or no step at all."""
+    """All may be the best: the named step has no checkpoint, or a damaged one, or no step is named."""
     out = by_hand(tmp_path, [15, 2.5], step=16, val=2.0)
     unknown = KnownBest(protected=frozenset({5, 10, 20}), warning=unsure(out, 5, 10, 20))
     assert known(out) == unknown
@@ -170,7 +170,7 @@ def run(out: Path, **knobs: Value) -> Recorder:
 
 @pytest.fixture(scope="module")
 def overfitted(shared_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Evaluated and saved every 5 steps; then it forgets what it has learned."""
+    """A run evaluated and saved every 5 steps, which then forgets what it has learned."""
     out = tmp_path_factory.mktemp("best") / "out"
     run(out, **{**TINY, "dataset": str(shared_corpus), "max_iters": 9})
     run(out, init_from="resume", learning_rate=5.0, decay_lr=False, max_iters=24)
@@ -208,7 +208,7 @@ CHANGES = {
 
 
 def changed(overfitted: Path, out: Path, change: str) -> tuple[int, float]:
-    """A copy of the run with another best.json; gives what it said before."""
+    """A copy of the run with another best.json; also returns what it named before."""
     shutil.copytree(overfitted, out)
     best = read_best(out)
     assert best is not None
@@ -279,7 +279,7 @@ def test_a_best_that_is_damaged_is_no_reason_to_remove_the_others(overfitted: Pa
 
 
 def test_what_the_newest_state_does_not_bear_out(overfitted: Path, tmp_path: Path) -> None:
-    """With a right checksum: it names the newest one although that is worse, or an old one although it is not known."""
+    """With a correct checksum: it names the newest one although that is worse, or an old one unknown to the state."""
     out = tmp_path / "out"
     shutil.copytree(overfitted, out)
     best = read_best(out)
@@ -294,7 +294,7 @@ def test_what_the_newest_state_does_not_bear_out(overfitted: Path, tmp_path: Pat
 def test_checkpoints_of_another_run_behind_a_link(
     overfitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Training would remove them: it does not begin. An out_dir that is a link itself is somebody's own."""
+    """Training would remove them, so it does not start. If out_dir itself is a link, that was the user's choice."""
     theirs, out = tmp_path / "theirs", tmp_path / "out"
     shutil.copytree(overfitted, theirs)
     before = steps(theirs)

@@ -32,7 +32,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture
 def run(finished: Run, tmp_path: Path) -> Run:
-    """A copy, to be spoiled."""
+    """A copy to corrupt."""
     shutil.copytree(finished[0], tmp_path / "out")
     return tmp_path / "out", finished[1]
 
@@ -46,7 +46,7 @@ def checkpoint(out: Path, step: int) -> Path:
 
 
 def rewrite(out: Path, step: int, **changes: object) -> None:
-    """The state of a checkpoint as another run would have written it."""
+    """Rewrite a checkpoint's state as another run would have written it."""
     rewrite_state(checkpoint(out, step), **changes)
 
 
@@ -55,7 +55,7 @@ def taken(chosen: Chosen) -> tuple[int, str]:
 
 
 def made(out: Path, *steps: int, best: list[Value] | None = None, only_better: bool = True) -> Path:
-    """Checkpoints of a run, without a training."""
+    """A run's checkpoints, made without training."""
     for step in steps:
         save(out, step)
     rewrite(out, steps[-1], best=best, config={"always_save_checkpoint": not only_better})
@@ -103,7 +103,7 @@ def test_not_more_steps_are_listed_than_a_person_reads(tmp_path: Path, count: in
 
 
 def test_a_run_that_saves_only_better_ones_is_its_best(finished: Run, tmp_path: Path) -> None:
-    """What is exported has the best validation loss, and not the last one."""
+    """The exported model has the best validation loss, not the last one."""
     out, losses = finished
     step = best(losses)
     assert 0 < step < 200
@@ -156,14 +156,14 @@ def test_without_best_json_the_newest_state_knows(run: Run, content: str | None)
 
 
 def test_a_best_json_that_could_not_be_written_anew(run: Run) -> None:
-    """It names another, and worse, than the state that was saved after it."""
+    """It names another, worse one than the state saved after it."""
     out, losses = run
     (out / "best.json").write_text('{"step": 201, "val": 9.0}')
     assert taken(choose(out)) == (best(losses), "best")
 
 
 def test_an_evaluation_after_the_last_save(run: Run) -> None:
-    """A run's last save comes before its last evaluation, of which only best.json tells."""
+    """A run's last save comes before its last evaluation, which only best.json records."""
     out, losses = run
     (out / "best.json").write_text(f'{{"step": 201, "val": {losses[best(losses)] - 0.1}}}')
     assert taken(choose(out)) == (201, "best")
@@ -190,7 +190,7 @@ def test_a_best_that_cannot_be_used(run: Run, how: str) -> None:
 
 
 def test_a_last_one_that_is_damaged(run: Run) -> None:
-    """The best is none the worse; and the last is the one before."""
+    """The best is not affected, and the last is the one before."""
     out, losses = run
     (checkpoint(out, 201) / "model.safetensors").write_bytes(b"")
     assert taken(choose(out)) == (best(losses), "best")
@@ -285,7 +285,7 @@ def test_where_there_is_no_run_to_choose_from(init_from: str, said: str, run: Ru
 
 
 def test_a_run_whose_config_file_chose_its_origin_goes_on(finished: Run, tmp_path: Path) -> None:
-    """`nanopace train config.py --init_from=resume`, where the file has init_from and which of its beginning."""
+    """`nanopace train config.py --init_from=resume`, where the file still has its original init_from and which."""
     begun(finished, tmp_path / "b", init_from=str(finished[0]), which="last")
     told = begun(
         finished, tmp_path / "b", frozenset({"init_from", "max_iters"}), init_from="resume", which="last", max_iters=2

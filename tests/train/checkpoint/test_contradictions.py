@@ -1,4 +1,4 @@
-"""Checkpoints whose checksums are right and whose content is not: it is found before anything is loaded."""
+"""Checkpoints with correct checksums but wrong contents: this is found before anything is loaded."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_size_that_no_model_has(tmp_path: Path, knob: str, said: object) -> No
 
 
 def test_weights_that_are_none(tmp_path: Path) -> None:
-    """Every checksum is right, and somebody left out a weight, or put in another."""
+    """Every checksum is correct, but a weight is missing or extra."""
     directory, model = save(tmp_path, 2)
     weights = {name: each for name, each in model.state_dict().items() if name != "lm_head.weight"}
     for name in ("transformer.wte.weight", "transformer.h.0.attn.c_attn.weight"):

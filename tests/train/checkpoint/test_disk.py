@@ -1,4 +1,4 @@
-"""Real runs on disks that are full, read-only, limited or gone: training goes on, says so once, and saves later."""
+"""Real runs on disks that are full, read-only, limited or gone: training continues, says so once, and saves later."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BEGINS, ENDS, STEPS = 5, 23, 31  # the trouble, at these iterations, and the end
 
 
 class Troubled(Recorder):
-    """Something befalls the disk in the middle of a run, and is mended, or is not."""
+    """Something happens to the disk in the middle of a run, and is fixed or not."""
 
     def __init__(self, begin: Callable[[], object], end: Callable[[], object] | None = None) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ def fill(path: Path) -> None:
 
 
 def check_survived(out: Path, told: Troubled, reason: str) -> None:
-    """It said so once, kept what it had, and saved again; nothing is missing in the end."""
+    """It reported the failure once, kept what it had, and saved again; nothing is missing at the end."""
     assert len(told.losses) == STEPS
     said = [each for each in told.all("note") if "could not save" in each]
     assert len(said) == 1
@@ -115,7 +115,7 @@ def test_a_full_disk(corpus: Path, small_disk: Path) -> None:
 
 
 def test_a_disk_that_stays_full(corpus: Path, small_disk: Path) -> None:
-    """Nothing could be saved: the run is trained to its end, and that is said."""
+    """Nothing could be saved: the run still trains to its end, and says so."""
     out = small_disk / "out"
 
     class Full(Recorder):
@@ -134,7 +134,7 @@ def test_a_disk_that_stays_full(corpus: Path, small_disk: Path) -> None:
 
 
 def test_files_that_may_not_grow(corpus: Path, tmp_path: Path) -> None:
-    """As a quota does it, and here as the limit of the process: neither checkpoint nor ledger can be written."""
+    """Like a quota, here with a process limit: neither checkpoint nor ledger can be written."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def limit(size: int) -> None:
@@ -150,7 +150,7 @@ def test_files_that_may_not_grow(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_read_only(corpus: Path, tmp_path: Path) -> None:
-    """For root, too: so it is mounted that way."""
+    """Also for root, so it is mounted that way."""
     folder = tmp_path / "out" / "checkpoints"
     folder.mkdir(parents=True)
     mount("--bind", str(folder), str(folder))
@@ -201,7 +201,7 @@ def test_checkpoints_that_vanish(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_that_vanishes(corpus: Path, tmp_path: Path) -> None:
-    """All of it, ledger and lock: it is there again at the next save, and tells what it is."""
+    """All of it, including ledger and lock: it reappears at the next save, and describes itself again."""
     out = tmp_path / "out"
     told = Troubled(lambda: vanish(out))
     outcome = run(corpus, out, told)
@@ -246,7 +246,7 @@ def flip(out: Path, step: int) -> None:
 
 @pytest.fixture
 def removals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, list[int]]]:
-    """Each checkpoint that is removed, and which are whole without it: looked at by the thread that removes it, so that
+    """Each removed checkpoint, and which ones are intact without it: checked by the thread that removes it, so that
     nothing else can happen meanwhile."""
     seen: list[tuple[int, list[int]]] = []
 
@@ -274,7 +274,7 @@ def go_on(out: Path, listener: Recorder, **knobs: Value) -> None:
 def test_damaged_checkpoints_do_not_push_out_whole_ones(
     corpus: Path, tmp_path: Path, removals: list[tuple[int, list[int]]]
 ) -> None:
-    """Steps 15, 20 and 21 are damaged, and training goes on from 10: the newest by name are none to be kept."""
+    """Steps 15, 20 and 21 are damaged, and training resumes from 10: the newest by name are not kept."""
     out = tmp_path / "out"
     run(corpus, out, Recorder(), save_interval=5, keep_last=9, max_iters=20, eval_interval=100)
     for step in (15, 20, 21):
@@ -294,7 +294,7 @@ def test_damaged_checkpoints_do_not_push_out_whole_ones(
 def test_a_damaged_checkpoint_in_between_is_not_counted(
     corpus: Path, tmp_path: Path, removals: list[tuple[int, list[int]]]
 ) -> None:
-    """21 is damaged, and training goes on from 20: when 24 is there, 20 is still needed."""
+    """21 is damaged, and training resumes from 20: when 24 exists, 20 is still needed."""
     out = tmp_path / "out"
     run(corpus, out, Recorder(), save_interval=5, max_iters=20, eval_interval=100)
     flip(out, 21)
@@ -305,7 +305,7 @@ def test_a_damaged_checkpoint_in_between_is_not_counted(
 
 
 def test_checkpoints_of_later_steps_are_none_to_be_kept(corpus: Path, tmp_path: Path) -> None:
-    """Whole ones, that somebody put there: as many of this training are kept as before."""
+    """Intact ones that somebody put there: as many of this run are kept as before."""
     folder = tmp_path / "out" / "checkpoints"
 
     def put() -> None:
@@ -321,7 +321,7 @@ def test_checkpoints_of_later_steps_are_none_to_be_kept(corpus: Path, tmp_path: 
 def test_whatever_befalls_the_thread_that_saves_it_goes_on(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was a save that training waited for, for ever, after an error that nobody had foreseen."""
+    """After an unforeseen error, training used to wait for a save forever."""
 
     def broken(_: Path) -> None:
         raise RecursionError("unforeseen")

@@ -1,4 +1,4 @@
-"""Names and shapes in the headers of tensor files, held against the model that they should be of."""
+"""Names and shapes in the headers of tensor files, checked against the model they should belong to."""
 
 from __future__ import annotations
 

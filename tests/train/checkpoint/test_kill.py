@@ -1,4 +1,4 @@
-"""A run that is killed with SIGKILL, again and again, is in the end the run that nobody killed, bit for bit."""
+"""A run that is killed repeatedly with SIGKILL ends up bit-identical to one that was never killed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KILLING = Path(__file__).parents[1] / "killing.py"
 
 
 def killed(corpus: Path, folder: Path, *flags: str) -> dict[str, Any]:
-    """What happened. Processes that are killed leave nothing that coverage could count."""
+    """What happened. Killed processes leave nothing for coverage to count."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     command = [sys.executable, str(KILLING), str(corpus), str(folder), *flags]
     done = fork_server.run(command, env={**environment, "OMP_NUM_THREADS": "1"})
@@ -35,7 +35,7 @@ def test_kills_at_any_moment_change_nothing(corpus: Path, tmp_path: Path) -> Non
     """
     forked = killed(corpus, tmp_path, "--kills", "40")
     assert forked["kills"] >= 40
-    assert forked["left"][".writing"] >= 10  # killed inside of writing a checkpoint: it lay there, unfinished
+    assert forked["left"][".writing"] >= 10  # killed while writing a checkpoint: an unfinished one was left
     assert forked["left"][".removing"] >= 3
     assert any(forked["resumed_from"])
     assert forked["differences"] == []

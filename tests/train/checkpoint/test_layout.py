@@ -48,7 +48,7 @@ def test_the_newest_is_taken_and_the_same_step_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["optimizer.safetensors", "more.safetensors"])
 def test_a_file_of_tensors_that_is_not_listed_is_refused(tmp_path: Path, name: str) -> None:
-    """Nobody has verified it, and whoever reads the directory might load it."""
+    """It is not verified, and a reader of the directory might load it."""
     directory, _ = save(tmp_path, 2)
     shutil.copy(directory / "model.safetensors", directory / name)
     with pytest.raises(InputError, match=f"{name}: is not one of this checkpoint's files"):
@@ -103,7 +103,7 @@ def test_a_state_that_is_none(tmp_path: Path, state: str) -> None:
 
 
 def test_a_state_that_would_fill_the_memory_is_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twelve megabytes of it take thirty times as much as Python's objects."""
+    """Twelve megabytes of it take thirty times as much as Python objects."""
     directory, _ = save(tmp_path, 2)
     (directory / "state.json").write_bytes(b"[" + b"{}," * (4 << 20) + b"0]")
     monkeypatch.setattr(json, "loads", lambda _: pytest.fail("it is parsed"))
@@ -173,7 +173,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_kill_while_a_checkpoint_is_replaced(tmp_path: Path) -> None:
-    """By a real process, killed between the two renames: the old one has its name back after the sweep."""
+    """In a real process, killed between the two renames: the old one gets its name back in the sweep."""
     directory, model = save(tmp_path, 2)
     process = os.fork()
     if not process:
@@ -212,7 +212,7 @@ def test_a_replacement_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch
 
 
 def test_only_so_many_damaged_ones_are_told_of(tmp_path: Path) -> None:
-    """And all of them are counted; with an intact one behind them, it is found."""
+    """All of them are counted, and an intact one behind them is found."""
     for step in range(1, 24):
         (tmp_path / "checkpoints" / f"step-{step:08d}").mkdir(parents=True)
     saved, refused = newest_intact(tmp_path)

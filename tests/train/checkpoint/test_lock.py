@@ -1,4 +1,4 @@
-"""A second training in the same directory is refused while the first one lives, however that one ends."""
+"""A second run in the same directory is refused while the first one lives, however that one ends."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_claim_leaves_no_handle_open(tmp_path: Path) -> None:
 
 
 def test_without_a_claim_nothing_is_made(tmp_path: Path) -> None:
-    """By a rank that does not write."""
+    """For a rank that does not write."""
     with Claim(tmp_path / "out") as claim:
         assert claim.writable_dir() == tmp_path / "out"
         assert not claim.lost
@@ -61,7 +61,7 @@ def test_without_a_claim_nothing_is_made(tmp_path: Path) -> None:
 
 
 def test_a_place_to_rescue_to_is_nobodys(tmp_path: Path) -> None:
-    """The directory itself; or a folder in it, which is neither a run's nor another training's."""
+    """The directory itself, or a folder in it that no run has used or is using."""
     place = tmp_path / "a" / "rescue"
     with Claim(tmp_path / "out") as claim, Claim(tmp_path / "out") as other:
         assert claim.rescue(place) == place
@@ -101,7 +101,7 @@ def test_what_happened_to_a_directory_is_told_once(tmp_path: Path) -> None:
 
 
 def test_two_that_make_it_anew_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other one was first, between our look and our lock."""
+    """The other one was first, between our check and our lock."""
     out = tmp_path / "out"
     out.mkdir()
     plain = lock.make_directory
@@ -184,7 +184,7 @@ def test_a_claim_follows_its_directory(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_is_removed_before_it_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between its opening and its locking: it would lock nobody out."""
+    """Between opening and locking it: the lock would keep nobody out."""
     plain = fcntl.flock
 
     def remove_and_lock(handle: int, how: int) -> None:
@@ -237,7 +237,7 @@ def second(corpus: Path, out: Path, **knobs: Value) -> Outcome:
 
 @pytest.fixture
 def running(corpus: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """The command itself, in the middle of a training that would take for ever."""
+    """The command itself, in the middle of an endless training run."""
     out = tmp_path / "out"
     knobs = {**TINY, "dataset": corpus, "out_dir": out, "max_iters": 10**6, "save_interval": 5, "eval_interval": 1000}
     flags = [f"--{name}={value}" for name, value in knobs.items()]
@@ -262,7 +262,7 @@ def test_a_second_training_is_refused_until_the_first_is_gone(
             second(corpus, out, **knobs)  # type: ignore[arg-type]
     assert files(out) == before
     assert process.poll() is None
-    while True:  # who only reads is not kept out; what it has listed may be gone by the time that it looks
+    while True:  # readers are not kept out; what they have listed may be gone when they look
         assert main(["verify", str(out)]) in (0, 2)
         if "step" in capsys.readouterr().out:
             break

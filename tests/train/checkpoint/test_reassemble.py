@@ -1,4 +1,4 @@
-"""Sharded checkpoints put together by hand, with checksums that are right: the parts of each tensor fill it, or not."""
+"""Sharded checkpoints made by hand with correct checksums: the parts of each tensor cover it, or not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COUNT = f"step.{TABLE}"
 
 
 class Shards:
-    """Two ranks' files before they are written: tensors, and where torch shall think that they belong."""
+    """Two ranks' files before they are written: tensors, and the places noted for torch."""
 
     def __init__(self) -> None:
         torch.manual_seed(0)
@@ -72,7 +72,7 @@ def test_the_parts_are_put_together(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_sharded_holds_all_of_each_tensor(tmp_path: Path) -> None:
-    """Without a note, or with an empty one; so does one of several that has the beginning."""
+    """Without a note, or with an empty one; also if it is one of several files and has the beginning."""
     save_file({"a": torch.zeros(2, 3), "b": torch.zeros(())}, tmp_path / "1.safetensors")
     assert {name: each.shape for name, each in full_header([tmp_path / "1.safetensors"]).items()} == {
         "a": torch.Size([2, 3]),
@@ -181,7 +181,7 @@ def test_a_crafted_one_ends_in_one_line(command: list[str], tmp_path: Path, caps
 
 
 def test_a_pickle_beside_them_is_not_read(tmp_path: Path) -> None:
-    """torch.distributed.checkpoint's own metadata is a pickle; ours has none, and one that lies there is left alone."""
+    """torch.distributed.checkpoint's own metadata is a pickle; ours has none, and one that is there is not touched."""
     directory = Shards().write(tmp_path)
     (directory / ".metadata").write_bytes(b"cos\nabort\n(tR.")
     assert verified(directory).weights()

@@ -1,4 +1,4 @@
-"""Random states that are saved, put back, and looked at before."""
+"""Random states that are saved, checked and restored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CPU, CUDA, MPS = torch.device("cpu"), torch.device("cuda"), torch.device("mps")
 
 
 def drawn() -> list[float]:
-    """gauss and normal draw two at a time, and keep the second."""
+    """Draw from every generator; gauss and normal draw two at a time and keep the second."""
     return [random.random(), random.gauss(), np.random.rand(), np.random.normal(), torch.rand(()).item()]
 
 
@@ -37,7 +37,7 @@ def as_before() -> Iterator[None]:
 
 @pytest.mark.parametrize("draws", [0, 1, 2])
 def test_what_is_put_back_draws_the_same(draws: int) -> None:
-    """Also from JSON, and in the middle of a pair."""
+    """Also via JSON, and in the middle of a pair."""
     seed_everything(5)
     for _ in range(draws):
         drawn()

@@ -1,4 +1,4 @@
-"""Every kind of directory that a run may be started in, in each way: what happens, and that every advice leads on."""
+"""Every kind of directory in which a run may start, in every way: what happens, and that all advice works."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..test_run import events
 from .checkpoints import save
 
 STARTS: dict[str, dict[str, Value]] = {"plain": {}, "resume": {"init_from": "resume"}, "overwrite": {"overwrite": True}}
-ADVICE = {  # of an error to what is done about it
+ADVICE = {  # from an error to what the user does about it
     "leave out --init_from=resume": "plain",
     "--init_from=resume continues it": "resume",
     "--overwrite=True replaces": "overwrite",
@@ -172,7 +172,7 @@ def start(corpus: Path, out: Path, how: str, **knobs: Value) -> Recorder:
 
 
 def contents(out: Path) -> dict[str, bytes]:
-    """All but the lock, which stays and says nothing."""
+    """Everything except the lock, which stays and means nothing."""
     return {
         str(path.relative_to(out)): path.read_bytes()
         for path in out.rglob("*")
@@ -207,7 +207,7 @@ def ledger_only(saved: Path, out: Path) -> None:
 
 
 def partial(saved: Path, out: Path) -> None:
-    """Killed while the first checkpoint was written."""
+    """A run killed while it wrote its first checkpoint."""
     ledger_only(saved, out)
     (out / "ledger.jsonl").open("a").write('{"event":"step","itera')
     shutil.copytree(saved / "checkpoints" / "step-00000001", out / "checkpoints" / ".step-00000001.writing")
@@ -237,7 +237,7 @@ def others(_: Path, out: Path) -> None:
 
 KEPT = ["ledger-1.jsonl"]
 OUTCOMES: dict[Callable[[Path, Path], None], dict[str, str | int | list[str]]] = {
-    # an error's words; the step at which it goes on; or what is kept under another name where it begins anew
+    # part of the error; the step at which it resumes; or what is kept under another name if it starts over
     absent: {"plain": [], "resume": "no checkpoint to resume from", "overwrite": []},
     empty: {"plain": [], "resume": "no checkpoint to resume from", "overwrite": []},
     others: {"plain": [], "resume": "no checkpoint to resume from", "overwrite": []},
@@ -311,7 +311,7 @@ def test_what_was_kept_is_never_overwritten(corpus: Path, saved: Path, tmp_path:
     assert {"ledger-3.jsonl", "checkpoints-3", "best-3.json"} <= {path.name for path in out.iterdir()}
     assert not (out / "ledger-1.jsonl").exists()
     assert (out / "best-2.json").read_text() == "mine"
-    start(corpus, out, "plain", save_interval=-1)  # nothing was saved: once more
+    start(corpus, out, "plain", save_interval=-1)  # nothing was saved: again
     assert (out / "ledger-4.jsonl").exists()
     assert not (out / "checkpoints-4").exists()
 
@@ -351,7 +351,7 @@ def test_killed_before_its_first_checkpoint_a_run_begins_again_in_every_way(tmp_
 def test_a_run_without_a_checkpoint_goes_on_where_its_directory_is_now(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its ledger still has the old name."""
+    """Its ledger still records the old name."""
     start(corpus, tmp_path / "before", "plain", save_interval=-1)
     (tmp_path / "before").rename(tmp_path / "out")
     monkeypatch.chdir(tmp_path)
@@ -361,7 +361,7 @@ def test_a_run_without_a_checkpoint_goes_on_where_its_directory_is_now(
 
 
 def test_what_is_no_checkpoint_is_removed_with_the_others(corpus: Path, saved: Path, tmp_path: Path) -> None:
-    """A pipe of that name was opened, and waited for."""
+    """A pipe of that name used to be opened and waited for."""
     out = tmp_path / "out"
     shutil.copytree(saved, out)
     (tmp_path / "victim").mkdir()

@@ -70,7 +70,7 @@ def test_a_reason_is_one_line(error: Exception, reason: str) -> None:
 
 
 def test_the_next_save_waits_until_the_memory_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else it would copy into what is being written."""
+    """Otherwise it would overwrite what is being written."""
     written, go_on = module.write_checkpoint, threading.Event()
 
     def slowly(*arguments: Any) -> int:
@@ -120,7 +120,7 @@ def test_memory_is_looked_for_at_every_save(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_last_save_is_tried_again_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is no checkpoint of out_dir: nothing is removed for it, and its best is not written down."""
+    """That is not a checkpoint in out_dir: nothing is removed for it, and its best is not recorded."""
     with saving(tmp_path / "out") as one:
         one.save(1)
         promptly(one.saver._idle.wait)
@@ -158,7 +158,7 @@ def test_the_best_of_another_step_is_not_that_of_the_retry(tmp_path: Path, monke
 
 
 class Card:
-    """What is asked of CUDA, in order."""
+    """Records the calls to CUDA, in order."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[str] = []

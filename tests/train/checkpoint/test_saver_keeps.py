@@ -53,7 +53,7 @@ def test_a_best_json_that_cannot_be_written_is_written_later(tmp_path: Path) -> 
         promptly(one.saver._idle.wait)
         first, *others = (each for each in one.saver.results() if each.failure)
         assert first == SaveResult(1, tmp_path / "best.json", 0.0, 0, "Is a directory")
-        assert [each.step for each in others] == [1]  # behind the second save, once more
+        assert [each.step for each in others] == [1]  # after the second save, again
         shutil.rmtree(tmp_path / "best.json")
         one.save(3)
         promptly(one.saver._idle.wait)
@@ -111,7 +111,7 @@ def test_a_best_json_that_is_right_is_not_written_again(tmp_path: Path) -> None:
 
 
 def test_a_killed_prune_is_done_at_the_end(tmp_path: Path) -> None:
-    """Nothing was saved by this process: the newest of all are kept."""
+    """This process saved nothing: the newest of all are kept."""
     for step in (1, 2, 3, 4):
         save(tmp_path, step)
     flip(tmp_path, 4)

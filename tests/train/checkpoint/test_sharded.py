@@ -1,4 +1,4 @@
-"""Checkpoints that ranks write together: one rank here, and two that are forked. tests/train/test_ranks.py trains."""
+"""Checkpoints that ranks write together: one rank here, and two forked ones. tests/train/test_ranks.py trains."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def joined(store: dist.Store, rank: int = 0, size: int = 1) -> Iterator[None]:
 
 
 def parts_of(model: nn.Module) -> None:
-    """Each rank holds a part of every weight, as with FSDP; the tied table stays one."""
+    """Each rank holds a part of every weight, as with FSDP; the tied table stays a single tensor."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     parts: dict[nn.Parameter, nn.Parameter] = {}
     for owner in model.modules():
@@ -59,7 +59,7 @@ def parts_of(model: nn.Module) -> None:
 
 
 def made(claim: Claim, *, keep_last: int = 1) -> tuple[ShardedCheckpointer, dict[str, torch.Tensor]]:
-    """Its weights lie in parts, and the counts of its optimizer do not."""
+    """Its weights are sharded, but the optimizer's step counts are not."""
     keep_the_compiler_out_of_optimizers()
     torch.manual_seed(0)
     model = GPT(SHAPE)
@@ -82,7 +82,7 @@ def save(saver: ShardedCheckpointer, step: int) -> None:
 
 
 def run_of(out: Path, *, writes: bool) -> None:
-    """What each rank of a run does; only the first has the directory."""
+    """What each rank of a run does; only the first knows the directory."""
     out.mkdir(exist_ok=True)
     with Claim(out) as claim:
         if writes:
@@ -122,7 +122,7 @@ def test_one_rank(tmp_path: Path) -> None:
 
 @linux
 def test_a_rank_that_fails_fails_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it is that fails, nothing is left, and the next save succeeds."""
+    """Whatever fails, nothing is left behind, and the next save succeeds."""
     with joined(dist.HashStore()), Claim(tmp_path) as claim:
         saver, _ = made(claim)
         for number, name in enumerate(("new_checkpoint", "measure", "finish_checkpoint"), start=1):
@@ -136,7 +136,7 @@ def test_a_rank_that_fails_fails_for_all(tmp_path: Path, monkeypatch: pytest.Mon
             patch.setattr(module, "measure", lambda _: (_ for _ in ()).throw(OSError("no number")))
             save(saver, 4)
             promptly(saver._idle.wait)
-        with monkeypatch.context() as patch:  # as torch tells of it
+        with monkeypatch.context() as patch:  # as torch reports it
             patch.setattr("torch.distributed.checkpoint.hf_storage.HuggingFaceStorageWriter.write_data", full)
             save(saver, 5)
             promptly(saver._idle.wait)
@@ -148,7 +148,7 @@ def test_a_rank_that_fails_fails_for_all(tmp_path: Path, monkeypatch: pytest.Mon
 
 @linux
 def test_two_ranks_write_one_checkpoint(tmp_path: Path) -> None:
-    """The second knows of no directory: it writes its part, and neither prunes nor names the best."""
+    """The second does not know the directory: it writes its part, and neither prunes nor records the best."""
     out, processes = tmp_path / "out", []
     for rank in range(2):
         process = os.fork()

@@ -1,4 +1,4 @@
-"""A state.json with a right checksum, and one hostile value in it, at every place there is."""
+"""A state.json with a correct checksum and one hostile value, at every possible place."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from nanopace.train.run import train
 from ..conftest import TINY, Recorder, write_corpus
 
 HOSTILE: tuple[Any, ...] = (None, True, -1, 10**400, 1 << 62, math.nan, 1e308, "x", "\ud800\0", [[]], {"a": {}})
-FEW = 2  # of a long list, as many are replaced
+FEW = 2  # entries of a long list that are replaced
 
 
 SHAPE = ModelShape(n_layer=1, n_head=2, n_embd=8, vocab_size=257, block_size=8, bias=True)
@@ -51,7 +51,7 @@ def scaler(**changes: Any) -> dict[str, Any]:
 
 COUNT = ([0, (1 << 62) - 1], [-1, 1 << 62, True, 1.0, None])
 SIZE = (0, -1, 1 << 31, 1.0, True, "1")
-# Of each field, what can be, up to its bounds, and what cannot, from there on.
+# For each field, possible values up to its bounds, and impossible ones beyond.
 BOUNDS: dict[str, tuple[list[Any], list[Any]]] = {
     **dict.fromkeys(("step", "windows", "micro_batch", "data_offset"), COUNT),
     "config": ([{}, {"nobody knows": []}], [[], None]),
@@ -173,7 +173,7 @@ def write(path: Path, state: dict[str, Any]) -> None:
 
 
 def test_every_value_of_a_state(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only our own errors come out of reading it and of all that is asked of it; what passes is used for real."""
+    """Reading and using it raises only our own errors; whatever passes the checks is really used."""
     source = sorted((run / "checkpoints").iterdir())[-1]
     directory = tmp_path / "out" / "checkpoints" / source.name
     shutil.copytree(source, directory)

@@ -82,7 +82,7 @@ def test_the_file_is_laid_out_by_size_and_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("at_once", [1, 7, 1000])
 def test_a_write_in_pieces_writes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    """However many bytes the system takes at a time."""
+    """However many bytes the system accepts at a time."""
     values = {"a": torch.arange(300.0)}
     file = TensorFile(values, pinned=False)
     file.stage(values)

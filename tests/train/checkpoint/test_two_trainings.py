@@ -1,4 +1,4 @@
-"""A directory that is removed or renamed under a training, and taken by another: real processes, in both orders."""
+"""A directory removed or renamed during a run and taken by another: real processes, in both orders."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Start = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def start(corpus: Path, tmp_path: Path) -> Iterator[Start]:
-    """The command itself, in a directory `out`; the seed tells whose checkpoints are whose."""
+    """The command itself, in a directory `out`; the seed shows which run wrote a checkpoint."""
     with ExitStack() as stack:
 
         def started(seed: int, **knobs: object) -> subprocess.Popen[str]:
@@ -78,7 +78,7 @@ def unlock(out: Path) -> None:
 
 
 def stopped(process: subprocess.Popen[str], out: Path) -> None:
-    """Between two saves: one in the middle would make `out` again by itself, without a lock."""
+    """Stop it between two saves: a save in progress would recreate `out` without a lock."""
     while True:
         process.send_signal(signal.SIGSTOP)
         _, status = os.waitpid(process.pid, os.WUNTRACED)
@@ -100,7 +100,7 @@ def seeds_of_ledger(out: Path) -> list[int]:
 
 @pytest.mark.parametrize("how", [remove, rename])
 def test_who_lost_the_directory_writes_beside_it(start: Start, tmp_path: Path, how: Callable[[Path], None]) -> None:
-    """The second one has taken `out` before the first one looks again."""
+    """The second run takes `out` before the first one checks again."""
     out, beside = tmp_path / "out", tmp_path / "out.lost-1"
     first = start(1)
     until(first, 12)
@@ -133,7 +133,7 @@ def test_who_lost_the_directory_writes_beside_it(start: Start, tmp_path: Path, h
 
 @pytest.mark.parametrize("how", [remove, rename])
 def test_who_is_there_first_keeps_the_name(start: Start, tmp_path: Path, how: Callable[[Path], None]) -> None:
-    """The first one makes its directory anew, and the second one is refused."""
+    """The first run recreates its directory, and the second one is refused."""
     out = tmp_path / "out"
     first = start(1)
     until(first, 12)
@@ -160,7 +160,7 @@ def test_who_is_there_first_keeps_the_name(start: Start, tmp_path: Path, how: Ca
 
 
 def test_a_lock_that_was_removed_lets_nobody_mix(start: Start, tmp_path: Path) -> None:
-    """As people do who think that it is stale: then the one that resumes has the directory."""
+    """By somebody who thinks that it is stale: then the resuming run gets the directory."""
     out = tmp_path / "out"
     first = start(1)
     until(first, 12)
@@ -180,7 +180,7 @@ def test_a_lock_that_was_removed_lets_nobody_mix(start: Start, tmp_path: Path) -
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "hard", "pipe"])
 def test_a_lock_that_is_none(corpus: Path, tmp_path: Path, kind: str) -> None:
-    """In a directory from elsewhere: nothing is made, cut or written through it."""
+    """In an untrusted directory: nothing is created, truncated or written through it."""
     out, victim = tmp_path / "out", tmp_path / "victim"
     out.mkdir()
     if kind != "dangling":

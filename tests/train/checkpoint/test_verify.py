@@ -1,4 +1,4 @@
-"""Which checkpoints `nanopace verify` looks at, and how large they are."""
+"""Which checkpoints `nanopace verify` checks, and their sizes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_vanishes_meanwhile_is_passed_over(out: Path) -> None:
 
 
 def test_the_best_is_one_of_a_run(out: Path) -> None:
-    """A copy elsewhere is none, whatever lies there; nor has it a step where its state cannot be read."""
+    """A copy elsewhere is not, whatever else is there; and it has no step if its state cannot be read."""
     copy = out / "copies" / "mine"
     shutil.copytree(out / "checkpoints" / "step-00000010", copy)
     (one,) = verdicts([copy], lambda _: None)

@@ -1,4 +1,4 @@
-"""How a checkpoint is written, replaced and removed, file by file; tests/power has the same with the power cut."""
+"""How a checkpoint is written, replaced and removed, file by file; tests/power does the same with power cuts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_its_bytes_are_those_of_its_files(tmp_path: Path) -> None:
-    """But for state.json. There is none before, and the temporary name is nobody else's."""
+    """Except state.json. It does not exist before, and the temporary name is unique."""
     path = tmp_path / "out" / "checkpoints" / "step-00000001"
     file = TensorFile({"a": torch.zeros(3)}, pinned=False)
     file.stage({"a": torch.ones(3)})
@@ -46,7 +46,7 @@ def test_a_description_names_the_tokenizer(tmp_path: Path) -> None:
 
 
 def test_weights_from_elsewhere(tmp_path: Path) -> None:
-    """With averages it can be resumed from; the tied table lies in it once."""
+    """With averages, it can be resumed from; the tied table is stored once."""
     weights = GPT(SHAPE).state_dict()
     averages = {
         f"{what}.{name}": torch.zeros_like(each) if what != "step" else torch.tensor(5.0)

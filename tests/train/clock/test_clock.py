@@ -56,7 +56,7 @@ def test_a_system_that_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Hands:
-    """The clocks of a machine, set by hand: seconds awake, and seconds asleep beside them."""
+    """A machine's clocks, set by hand: seconds awake, and seconds asleep."""
 
     def __init__(self) -> None:
         self.awake, self.asleep = 1000.0, 50.0
@@ -86,7 +86,7 @@ def test_a_laptop_that_slept_is_a_stall_and_no_step() -> None:
 
 
 def test_a_moment_between_two_readings_is_no_sleep() -> None:
-    """Whoever is kept waiting between the two clocks finds them apart, and that is nobody's sleep."""
+    """A delay between reading the two clocks makes them differ, but that is not sleep."""
     ticks = iter(float(each) for each in range(1000))
     clock = Clock(0.0, WallClock(lambda: next(ticks), lambda: next(ticks) + 7))
     for step in range(50):
@@ -100,7 +100,7 @@ def test_a_stop_is_a_stall_and_no_step() -> None:
     hands.awake += 0.5
     with clock.paused():
         hands.awake += 60.0
-        hands.asleep += 30.0  # and the lid is closed meanwhile
+        hands.asleep += 30.0  # meanwhile the lid is closed
     hands.awake += 0.5
     clock.mark("step", 1)
     assert clock.totals == {"step": pytest.approx(1000), SUSPEND: pytest.approx(90_000)}
@@ -157,7 +157,7 @@ class Card(CudaClock):
 
 
 def test_the_card_is_believed_while_it_can_be_true() -> None:
-    """The host is two steps ahead of the card, and sees it pass the marks later."""
+    """The host is two steps ahead of the card, and sees the marks pass later."""
     hands = Hands()
     card = Card(hands)
     for step in range(3):
@@ -170,7 +170,7 @@ def test_the_card_is_believed_while_it_can_be_true() -> None:
 
 @pytest.mark.parametrize("jump", [-1e9, -400.0, 3.6e6, 1e12])
 def test_a_timer_that_jumped_is_not_believed(jump: float) -> None:
-    """After a sleep it may have begun anew, or have counted the sleep, or have gone mad."""
+    """After a sleep, it may have restarted, counted the sleep, or show nonsense."""
     hands = Hands()
     card = Card(hands)
     card.mark("startup", 0)

@@ -1,4 +1,4 @@
-"""The monitor with a library of our own in the place of NVML, and its real thread."""
+"""The monitor with a stand-in for NVML, and its real thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UUID = "9d1b1bb2-5c2c-4b5a-8f0e-1c2d3e4f5a6b"
 
 
 class Card:
-    """A machine with cards, as NVML shows it. What is None or missing raises, as NVML does."""
+    """A machine with cards, as NVML shows it. Whatever is None or missing raises, as in NVML."""
 
     def __init__(self) -> None:
         self.count = 1
@@ -101,7 +101,7 @@ Watch = Callable[..., tuple[list[GpuEvent], float | None]]
 
 @pytest.fixture
 def watch(card: Card, monkeypatch: pytest.MonkeyPatch) -> Watch:
-    """Watch until there are some samples, or for a moment where none are to come."""
+    """Watch until there are some samples, or for a moment if none should come."""
 
     def watch(name: str | None = None, samples: int = 3) -> tuple[list[GpuEvent], float | None]:
         monkeypatch.setitem(sys.modules, "pynvml", card.module())

@@ -19,7 +19,7 @@ from ..tiny import SHAPE, same_weights, tiny_tokens, tiny_weights
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A ckpt.pt, with a tokenizer beside it."""
+    """A ckpt.pt with a tokenizer next to it."""
     (tmp_path / "out").mkdir()
     bytes_tokenizer().save(tmp_path / "out")
     save_nanogpt(tmp_path / "out" / "ckpt.pt", replace(tiny_weights(), config={"dataset": "x", "batch_size": 3}))
@@ -138,7 +138,7 @@ def test_a_target_of_the_wrong_kind(target: str, form: str, said: str, source: P
 
 
 def test_onto_itself(source: Path, tmp_path: Path) -> None:
-    """What is read is still mapped while it is replaced."""
+    """The source is still mapped while it is replaced."""
     convert(source, source, force=True)
     assert same_weights(open_pretrained(source), tiny_weights())
     convert(source, tmp_path / "hf")

@@ -1,4 +1,4 @@
-"""Files of others that lie about what they are: weights that are none, archives that grow, pipes and devices."""
+"""Foreign files that are not what they claim: false weights, archives that expand, pipes and devices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MATRIX = "transformer.h.0.attn.c_attn.weight"
 
 @pytest.fixture
 def content(tmp_path: Path) -> dict[str, Any]:
-    """Of a ckpt.pt that a run of nanoGPT can go on from."""
+    """The content of a ckpt.pt from which a nanoGPT run can be resumed."""
     made = tiny_weights()
     moments = {
         f"{what}.{name}": torch.tensor(3.0) if what == "step" else torch.ones_like(each)
@@ -151,7 +151,7 @@ WAITED_FOR: Mapping[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("what", WAITED_FOR)
 def test_nothing_is_waited_for(what: str, tmp_path: Path) -> None:
-    """Each file of each form, as it may lie in a directory that somebody sent."""
+    """Each file of each form, as it may be in an untrusted directory."""
     for name in ("config.json", "model.safetensors", "ckpt.pt", "ledger.jsonl", "best.json", "tokenizer.json"):
         directory = tmp_path / name.partition(".")[0]
         directory.mkdir()
@@ -213,7 +213,7 @@ def _source(folder: Path) -> Path:
 @pytest.mark.parametrize("form", ["nanogpt", "huggingface", "nanopace"])
 @pytest.mark.parametrize("room", [0, 5000, 30_000])
 def test_a_disk_that_fills_while_converting(form: str, room: int, tmp_path: Path) -> None:
-    """No file may grow beyond `room`: what was there before stays, and nothing of the new one."""
+    """No file may grow beyond `room`: the old file stays, and nothing of the new one is left."""
     source, folder = _source(tmp_path), tmp_path / "there"
     folder.mkdir()
     target = folder / ("ckpt.pt" if form == "nanogpt" else "model")

@@ -1,4 +1,4 @@
-"""GPT-2 by its name, on a machine that has it, and on one that does not. The hub itself is a stand-in."""
+"""GPT-2 by name, on a machine that has it and on one that does not. The hub itself is a stand-in."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMAND = "hf download openai-community/gpt2-xl config.json model.safetensors vo
 
 @pytest.fixture(autouse=True)
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory to stand in, and an empty home."""
+    """An empty current directory, and an empty home."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     for name in ENVIRONMENT:
@@ -35,7 +35,7 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def cached(cache: Path, folder: str = "models--openai-community--gpt2-xl", commit: str = "a" * 40) -> Path:
-    """As huggingface_hub keeps it: the files are blobs, and a snapshot links to them."""
+    """A model in huggingface_hub's cache: the files are blobs, and a snapshot links to them."""
     repository = cache / folder
     snapshot = repository / "snapshots" / commit
     save_huggingface(repository / "blobs", tiny_weights())
@@ -147,7 +147,7 @@ def snapshot_download(repo_id, *, allow_patterns, cache_dir):
 
 @pytest.fixture
 def hub(room: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A module huggingface_hub. What is written into `does` happens before the files come."""
+    """A stand-in for huggingface_hub. The code in `does` runs before the files arrive."""
     there = sys.modules.pop("huggingface_hub", None)
     (room / "modules").mkdir()
     monkeypatch.syspath_prepend(str(room / "modules"))

@@ -35,7 +35,7 @@ def set_config(directory: Path, **changes: object) -> None:
 
 @pytest.mark.slow
 def test_transformers_gives_the_same_logits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From our export and from its own, whatever the GELU and whether there are biases: within 1e-4 in float32."""
+    """From our export and from its own, with either GELU, with and without biases: within 1e-4 in float32."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     transformers = pytest.importorskip("transformers")
     transformers.logging.disable_progress_bar()
@@ -110,7 +110,7 @@ def test_bytes_have_no_tokenizer_there(tmp_path: Path) -> None:
 
 
 def as_pickle(directory: Path) -> None:
-    """As transformers wrote it for years: with the head, the masks, and no prefix."""
+    """Weights as transformers wrote them for years: with the head and the masks, and without a prefix."""
     weights = load_file(directory / "model.safetensors")
     bare = {name.removeprefix("transformer."): each for name, each in weights.items()}
     masks = {"h.0.attn.bias": torch.ones(1, 1, 12, 12), "h.0.attn.masked_bias": torch.tensor(-1e4)}
@@ -144,7 +144,7 @@ def test_other_ways_to_keep_weights(exported: Path, tmp_path: Path) -> None:
 
 
 def test_openai_s_own_config_means_tanh(exported: Path) -> None:
-    """It leaves out what transformers takes for granted."""
+    """It leaves out what transformers assumes."""
     config = json.loads((exported / "config.json").read_text())
     kept = ("architectures", "model_type", "n_layer", "n_head", "n_embd", "n_positions", "vocab_size", "n_ctx")
     (exported / "config.json").write_text(json.dumps({name: config[name] for name in kept}))

@@ -38,7 +38,7 @@ def test_a_trained_one_there_and_back(trained: Tokenizer, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("leave_out", ["", "tokenizer.json", "vocab.json"])
 def test_gpt2_is_recognised(leave_out: str, tmp_path: Path) -> None:
-    """By the file that has everything, or by its own two."""
+    """From tokenizer.json, or from its own two files."""
     write(tmp_path, gpt2(), leave_out)
     back = read_tokenizer(tmp_path, 50304)
     assert back is not None
@@ -46,7 +46,7 @@ def test_gpt2_is_recognised(leave_out: str, tmp_path: Path) -> None:
 
 
 def test_gpt2_without_its_tokenizer_is_known_by_its_size(tmp_path: Path, trained: Tokenizer) -> None:
-    """As it lies in the cache of who asked transformers for the weights alone."""
+    """As in the cache of somebody who asked transformers for the weights alone."""
     back = read_tokenizer(tmp_path, 50257)
     assert back is not None
     assert back.kind == "gpt2"
@@ -110,7 +110,7 @@ def test_one_that_is_too_large_for_the_model(trained: Tokenizer, tmp_path: Path)
     ],
 )
 def test_any_other_is_none(changes: dict[str, Any], trained: Tokenizer, tmp_path: Path) -> None:
-    """Half a tokenizer would be a wrong one."""
+    """A partial tokenizer would be a wrong one."""
     write(tmp_path, trained)
     change(tmp_path, **changes)
     assert read_tokenizer(tmp_path, 10_000) is None

@@ -237,7 +237,7 @@ def test_there_and_back_every_bit_is_the_same(before: Pretrained, tmp_path_facto
 
 
 def test_what_is_written_is_what_nanogpt_reads(tmp_path: Path) -> None:
-    """Its keys, a model_args without anything that GPTConfig does not know, and an optimizer that torch can load."""
+    """Its keys, a model_args with nothing unknown to GPTConfig, and an optimizer that torch can load."""
     source = load_nanogpt(saved(tmp_path / "a.pt", checkpoint()))
     save_nanogpt(tmp_path / "b.pt", source)
     written = torch.load(tmp_path / "b.pt", weights_only=True)

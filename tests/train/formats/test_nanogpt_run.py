@@ -1,6 +1,6 @@
-"""A run of nanoGPT goes on: held against plain torch, which does by hand what nanoGPT's train.py does.
+"""Resuming a nanoGPT run, compared with plain torch, which does by hand what nanoGPT's train.py does.
 
-bench/nanogpt_resume.py holds it against nanoGPT itself.
+bench/nanogpt_resume.py compares it with nanoGPT itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..test_faults import Faulty, nan_loss
 from ..test_run import events, resume, run
 
 FIRST, LAST = 10, 14  # the iteration that ckpt.pt was saved at, and the last one that both do afterwards
-# What nanoGPT keeps in its config: it knows no vocab_size, and on a CPU its dtype, float16 by default, means nothing.
+# nanoGPT's config: it has no vocab_size, and on a CPU its dtype, float16 by default, means nothing.
 CONFIG: Mapping[str, Value] = {
     **TINY,
     "dropout": 0.0,
@@ -46,11 +46,11 @@ CONFIG: Mapping[str, Value] = {
     "weight_decay": 0.1,
     "beta2": 0.95,
 }
-TRUE_KNOBS = {"weight_decay": 0.3, "beta2": 0.99}  # AdamW's own, which a resume of nanoGPT keeps whatever is given
+TRUE_KNOBS = {"weight_decay": 0.3, "beta2": 0.99}  # AdamW's own, which nanoGPT keeps when it resumes, whatever is given
 
 
 class ByHand:
-    """nanoGPT's train.py, in plain torch: a model, torch's AdamW, and windows."""
+    """nanoGPT's train.py in plain torch: a model, torch's AdamW, and windows."""
 
     def __init__(self, corpus: Path) -> None:
         self.config = TrainConfig(**{**CONFIG, "dataset": str(corpus), "vocab_size": 257, **TRUE_KNOBS})  # type: ignore[arg-type]
@@ -290,13 +290,13 @@ def test_without_its_iteration_it_cannot_go_on(begun: tuple[Path, dict[int, floa
 
 
 def test_a_shorter_context_is_refused(out: Path) -> None:
-    """nanoGPT cuts the table and then fails in AdamW, whose averages are still long."""
+    """nanoGPT cuts the table and then fails in AdamW, whose averages still have the old length."""
     with pytest.raises(ConfigError, match="block_size cannot change when a run is resumed: it is 16, not 8"):
         resume(out, block_size=8)
 
 
 def test_a_config_file_does_not_change_the_shape(out: Path, expected: dict[int, float]) -> None:
-    """As in nanoGPT: the run was begun with flags over that file, and goes on without them; now, and the next time."""
+    """As in nanoGPT: the run started with flags over that file, and resumes without them, now and the next time."""
     knobs: dict[str, Value] = {
         "init_from": "resume",
         "out_dir": str(out),
@@ -335,7 +335,7 @@ def test_what_is_not_finite_goes_back_to_it(out: Path, monkeypatch: pytest.Monke
 
 
 def test_two_ranks_go_on_like_one(out: Path, expected: dict[int, float]) -> None:
-    """In parts, which is the harder way: each takes its own of every average."""
+    """Sharded, which is harder: each rank takes its own part of every average."""
     flags = [f"--out_dir={out}", "--init_from=resume", "--device=cpu", "--parallel=fsdp"]
     ended = run_processes(torchrun(2, "train", "--no-report", *flags), measured=False)
     assert ended.returncode == 0, ended.stderr
@@ -370,7 +370,7 @@ def test_there_and_back_nothing_of_a_run_is_lost(begun: tuple[Path, dict[int, fl
 
 
 def test_what_nanogpt_is_given_says_its_iteration_and_best_loss(corpus: Path, tmp_path: Path) -> None:
-    """The evaluation of a step comes after its checkpoint was written, and counts all the same if it is the best."""
+    """A step's evaluation comes after its checkpoint was written, but counts if it is the best."""
     _, told = run(corpus, tmp_path / "out", max_iters=12, keep_last=9)
     found = {each.iteration: each.val for each in told.all("eval")}
     assert min(found, key=found.__getitem__) == 13

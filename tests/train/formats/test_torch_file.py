@@ -66,7 +66,7 @@ def test_another_file_is_refused(content: bytes, tmp_path: Path) -> None:
 
 
 def test_a_compressed_archive_is_refused(saved: Path) -> None:
-    """torch writes none, and a megabyte of one could hold a gigabyte of zeros."""
+    """torch never compresses, and a megabyte could hold a gigabyte of zeros."""
     packed = saved.with_name("packed.pt")
     with zipfile.ZipFile(saved) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
         for name in source.namelist():
@@ -85,7 +85,7 @@ def test_what_is_not_there_or_a_directory(tmp_path: Path) -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cut=st.integers(0, 2000), at=st.integers(0, 2000), value=st.integers(0, 255))
 def test_damage_is_an_error_or_harmless(cut: int, at: int, value: int, saved: Path) -> None:
-    """Cut off anywhere, or with any byte changed: one line, or something of the same kind, and never a crash."""
+    """Truncated anywhere, or with any byte changed: a one-line error or content of the same kind, never a crash."""
     data = bytearray(saved.read_bytes())
     data[at % len(data)] = value
     path = saved.with_name("damaged.pt")

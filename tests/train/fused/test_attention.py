@@ -1,4 +1,4 @@
-"""Attention's gradients without autograd's front door, and what is measured to choose a kernel."""
+"""Attention's gradients without torch.autograd.grad, and what is measured to choose a kernel."""
 
 from __future__ import annotations
 
@@ -79,5 +79,5 @@ sys.exit("sympy" in sys.modules)
 
 
 def test_a_micro_step_does_not_import_a_computer_algebra_system() -> None:
-    """It takes 1.6 s, and torch.autograd.grad does."""
+    """It takes 1.6 s, and torch.autograd.grad imports it."""
     subprocess.run([sys.executable, "-c", _STARTS], check=True, timeout=120)

@@ -1,4 +1,4 @@
-"""FastGPT out of kernels against FastGPT: in float32 they are the same model, and in bfloat16 nearly so."""
+"""FastGPT in kernels compared with FastGPT: the same model in float32, and nearly so in bfloat16."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ WITHOUT = ["", "rope,relu2", "qk_norm,soft_cap", "value_embeddings"]
 
 @pytest.fixture
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What would be bfloat16 is float32, so that nothing hides behind rounding."""
+    """Use float32 instead of bfloat16, so that nothing hides behind rounding."""
     if DEVICE.type == "cuda":
         pytest.skip("a card's matrix products have other rules for float32")
     monkeypatch.setattr(torch, "bfloat16", torch.float32)
 
 
 def nudged(without: str = "", n_layer: int = 3, shape: ModelShape = SHAPE) -> FastGPT:
-    """No branch is 0, no gate open, and no share even."""
+    """The model with no branch at 0, no gate fully open, and no equal shares."""
     torch.manual_seed(0)
     model = FastGPT(replace(shape, without=without, n_layer=n_layer))
     with torch.no_grad():
@@ -70,7 +70,7 @@ def gradients(model: FastGPT) -> dict[str, Tensor]:
 
 
 def errors(found: dict[str, Tensor], expected: dict[str, Tensor]) -> dict[str, float]:
-    """Of each weight's gradient, relative."""
+    """The relative error of each weight's gradient."""
     assert found.keys() == expected.keys()
     return {name: float((found[name] - each).norm() / each.norm()) for name, each in expected.items()}
 
@@ -95,8 +95,8 @@ def test_in_full_precision_it_is_the_model(without: str) -> None:
 
 
 def test_in_bfloat16_it_is_nearly_the_model() -> None:
-    """Its stream is bfloat16 too, and what sums of either sign leave over of rounding is more than that. One batch of a
-    few tokens is lucky or not, four are less so."""
+    """Its stream is bfloat16, too, and rounding left over in sums of both signs is larger than that. One batch of a few
+    tokens may be lucky or not; four average that out."""
     wrong = []
     for seed in range(4):
         model, (tokens, targets) = nudged(), batch(seed)
@@ -164,7 +164,7 @@ def test_a_run_gets_it_with_what_the_ladder_says(corpus: Path) -> None:
 def test_eight_bits_stay_close_and_evaluations_know_nothing_of_them() -> None:
     model = nudged(n_layer=1, shape=replace(SHAPE, n_embd=32, vocab_size=32))  # multiples of 16
     with torch.no_grad():
-        model.lm_head.weight.mul_(0.3)  # not so sure of ten tokens that a little rounding is a large loss
+        model.lm_head.weight.mul_(0.3)  # not so confident that a little rounding means a large loss
     fused = FusedFastGPT(model)
     loss, losses = fused.gradients(*batch()).item(), fused.sequence_losses(*batch())
     expected = gradients(model)

@@ -1,4 +1,4 @@
-"""The model out of kernels against the model that it stands for, with every gradient."""
+"""The model in kernels compared with the original model, with every gradient."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def model() -> GPT:
 
 
 def drawn(shape: ModelShape) -> GPT:
-    """No longer as it begins: the norms' weights are not 1, and no two of them alike."""
+    """Not the initial weights: the norms' weights are not 1, and no two are alike."""
     torch.manual_seed(0)
     model = GPT(shape)
     with torch.no_grad():
@@ -53,7 +53,7 @@ def windows(seed: int) -> tuple[Tensor, Tensor]:
 
 
 def plain_gradients(model: GPT, *batches: tuple[Tensor, Tensor], share: float = 1.0) -> dict[str, Tensor]:
-    """Of a model like this one, by autograd, in float32."""
+    """The gradients of such a model, from autograd, in float32."""
     twin = GPT(model.shape).to(DEVICE)
     twin.load_state_dict(model.state_dict())
     for batch in batches:
@@ -86,7 +86,7 @@ def test_memory_that_is_full_is_saved_step_by_step(model: GPT) -> None:
 
 @pytest.mark.usefixtures("untraced")
 def test_what_is_made_once_more_changes_nothing(model: GPT) -> None:
-    """The results stay what they are, but for sums whose order nobody knows on a card."""
+    """The results stay the same, except for sums whose order is undefined on a card."""
     fused, found = FusedGPT(model), []
     for saved in ("activation", "hidden", "attention", None):
         fused.gradients(*windows(1))
@@ -100,7 +100,7 @@ def test_what_is_made_once_more_changes_nothing(model: GPT) -> None:
 
 
 def test_many_rows_take_another_way_to_the_same_gradients(model: GPT, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queries, keys and values in three products, instead of one of what is put together."""
+    """Queries, keys and values in three products instead of a concatenated one."""
     monkeypatch.setattr(fused_module, "_MANY_ROWS", 0)
     fused = FusedGPT(model)
     fused.gradients(*windows(1))
@@ -111,7 +111,7 @@ def test_many_rows_take_another_way_to_the_same_gradients(model: GPT, monkeypatc
 @pytest.mark.usefixtures("untraced")
 def test_micro_batches_add_up_and_steps_do_not(model: GPT) -> None:
     passes = FusedPasses(FusedGPT(model))
-    for _ in range(2):  # the second step finds nothing of the first
+    for _ in range(2):  # the first step leaves nothing for the second
         losses = [passes(*windows(seed), 2).item() for seed in (1, 2)]
         passes.finish()
         assert losses == pytest.approx([model(*windows(seed)).item() for seed in (1, 2)], abs=2e-3)
@@ -121,7 +121,7 @@ def test_micro_batches_add_up_and_steps_do_not(model: GPT) -> None:
 
 @pytest.mark.usefixtures("untraced")
 def test_what_is_forgotten_in_the_middle_of_a_step_leaves_nothing(model: GPT) -> None:
-    """A rehearsal, and a step that memory was too full for: they end without having been finished."""
+    """A rehearsal, and a step that ran out of memory: both end unfinished."""
     fused = FusedGPT(model)
     fused.gradients(*windows(3))
     fused.zero_grad()
@@ -146,7 +146,7 @@ def test_changed_weights_are_seen_once_they_are_renewed(model: GPT) -> None:
 
 @pytest.mark.usefixtures("untraced")
 def test_it_trains_the_model_that_it_was_given(model: GPT) -> None:
-    """The optimizer finds the gradients at the weights, and they stay where they are."""
+    """The optimizer finds the gradients at the weights, and they keep their place in memory."""
     passes, optimizer = FusedPasses(FusedGPT(model)), torch.optim.AdamW(model.parameters(), lr=1e-2)
     places = [each.grad.data_ptr() for each in model.parameters() if each.grad is not None]
     losses = []

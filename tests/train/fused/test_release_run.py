@@ -1,4 +1,4 @@
-"""Real runs whose layers are updated in the backward pass, through kernels that Triton interprets."""
+"""Real runs whose layers are updated in the backward pass, with kernels interpreted by Triton."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ pytestmark = pytest.mark.usefixtures("kernels", "untraced")
 
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a card, but for what only a card can be asked. A program takes more rows: what is interpreted costs as much
-    as there are programs."""
+    """As on a card, except for what needs a real card. Each program takes more rows, since interpreting takes time per
+    program."""
     monkeypatch.setattr(resolve, "pick_kernels", lambda *_: ("fused", "as on a card"))
     monkeypatch.setattr(FusedPasses, "capture_graph", lambda *_: None)
     monkeypatch.setattr(fold, "_ROWS", 128)
 
 
 class Spoiled:
-    """In some passes the loss is not finite, or the first layer's gradient, or memory is full there. The first pass is
-    the rehearsal."""
+    """In some passes the loss or the first layer's gradient is not finite, or memory is full. The first pass is the
+    rehearsal."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Spoiled:
 
         def spoiled_backward(fused: FusedGPT, layer: Layer, *given: Any) -> None:
             backward(fused, layer, *given)
-            if layer is not fused._layers[0]:  # they take the step before that
+            if layer is not fused._layers[0]:  # those are updated before that
                 return
             if self._passes in infinite:
                 layer.attn_proj.gradient[0, 0] = torch.inf
@@ -153,7 +153,7 @@ def test_the_evidence_does_not_know_gradients_that_are_gone(
 def test_memory_that_is_full_ends_it_and_what_is_saved_stays(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: range, step: int | None
 ) -> None:
-    """In a rehearsal, and in a step that some layers have taken already: it cannot be taken again in two halves."""
+    """In a rehearsal, and in a step that has already updated some layers: it cannot be repeated in two halves."""
     Spoiled(monkeypatch, full=full)
     with pytest.raises(UsageError, match="--batch_size=2: out of memory; halve it and double --gradient_acc"):
         run(corpus, tmp_path / "out", **RELEASED)

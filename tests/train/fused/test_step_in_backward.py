@@ -1,4 +1,4 @@
-"""Layers that are updated in the backward pass, against a step that comes after it."""
+"""Layers updated in the backward pass, compared with a step after it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = [
 
 
 class Trained:
-    """A model after some steps, either way."""
+    """A model after some steps, in either way."""
 
     def __init__(self, clip: float, *, released: bool) -> None:
         torch.manual_seed(0)
@@ -78,7 +78,7 @@ def windows(seed: int) -> tuple[Tensor, Tensor]:
 
 
 def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
-    """But for sums whose order nobody knows on a card."""
+    """Equal, except for sums whose order is undefined on a card."""
     assert found.keys() == expected.keys()
     for name, each in expected.items():
         torch.testing.assert_close(found[name], each, rtol=1e-4, atol=1e-6, msg=lambda said, name=name: name + said)
@@ -99,7 +99,7 @@ def test_a_norm_below_the_bound_clips_nothing() -> None:
 
 
 def test_clipped_by_as_much_of_the_norm_as_is_known() -> None:
-    """After a first step the average is a tenth of the gradient as it was used."""
+    """After a first step, the average is a tenth of the clipped gradient."""
     plain, clipped = Trained(NO_CLIP, released=True), Trained(ALWAYS, released=True)
     loss, norm = plain.step(1)
     assert clipped.step(1) == (loss, norm)  # as it was before clipping
@@ -110,7 +110,7 @@ def test_clipped_by_as_much_of_the_norm_as_is_known() -> None:
         square += sum(float((plain.averages()[name].float() * 10).square().sum()) for name in of_layer)
         shares = [clipped.length_of(name) / plain.length_of(name) for name in of_layer]
         assert shares == pytest.approx([ALWAYS / square**0.5] * 6, rel=2e-2)  # averages are bfloat16
-    for name in ("wte", "wpe", "ln_f"):  # the last, which know all of it
+    for name in ("wte", "wpe", "ln_f"):  # the last ones, which know the full norm
         average = f"exp_avg.transformer.{name}.weight"
         assert clipped.length_of(average) / plain.length_of(average) == pytest.approx(ALWAYS / norm, rel=2e-2)
 

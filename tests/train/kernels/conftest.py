@@ -1,5 +1,5 @@
-"""The kernels run on the card where there is one. Elsewhere they are interpreted, which takes ten milliseconds a row:
-so the shapes are tiny, no power of two and no multiple of anything."""
+"""The kernels run on a card if there is one. Otherwise they are interpreted, which takes ten milliseconds per row: so
+the shapes are tiny, and not powers of two or multiples of anything."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def device() -> torch.device:
 
 @pytest.fixture
 def draw(device: torch.device) -> Draw:
-    """Numbers of the normal distribution, the same in every run."""
+    """Normally distributed numbers, the same in every run."""
     generator = torch.Generator().manual_seed(0)
 
     def some(*size: int, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> Tensor:
@@ -37,10 +37,10 @@ def draw(device: torch.device) -> Draw:
 
 
 def error(found: Tensor, expected: Tensor) -> float:
-    """Relative, of all values together."""
+    """The relative error over all values."""
     assert found.shape == expected.shape
     return float((found.detach().double() - expected.detach().double()).norm() / expected.detach().double().norm())
 
 
-# What rounding to it may cost. A card rounds to the nearest bfloat16; the interpreter cuts off, which is one bit worse.
+# Tolerance for rounding. A card rounds to the nearest bfloat16; the interpreter truncates, which is one bit worse.
 LIMITS = {torch.float32: 2e-6, torch.bfloat16: 2**-7}

@@ -1,11 +1,12 @@
-"""Every kernel, compiled for cards that need not be here: Triton brings the assembler of all of them along.
+"""Compiles every kernel for cards that need not be present: Triton includes the assembler for all of them.
 
-A process of its own, because Triton must not interpret in it. What is compiled is what whole passes and steps launch:
-they run on torch's device meta, with the launches written down. Prints a JSON line for each kernel.
+It runs in its own process, where Triton must not interpret. It compiles what complete passes and steps launch: they run
+on torch's meta device, and the launches are recorded. Prints a JSON line for each kernel.
 
     python tests/train/kernels/targets.py 80,86,89,90,120 384,768,1280,1600,4096 rope,soft_cap,normuon
 
-The last are ingredients that the recipe fast does without, beside the recipes as they are. All of it: five minutes.
+The last argument names ingredients to leave out of recipe fast, in addition to the recipes as they are. All of this
+takes five minutes.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ from nanopace.train.optim.muon import MuonAndAdamW
 from nanopace.train.optim.optimizer import make_optimizer
 
 BATCH = 8
-ADA = 89  # the first to have 8 bits
+ADA = 89  # the first with 8 bits
 HOPPER = re.compile(r"wgmma|cp\.async\.bulk|mbarrier|barrier\.cluster|setmaxnreg|tcgen05")  # and Blackwell
 
 
 class Launch(NamedTuple):
-    """A kernel and what it is called with."""
+    """A kernel and its arguments."""
 
     kernel: Any  # a JITFunction
     arguments: tuple[object, ...]
@@ -54,7 +55,7 @@ class Launch(NamedTuple):
 
 
 class Target:
-    """A card, as far as Triton's compiler asks."""
+    """A card, as far as Triton's compiler needs it."""
 
     def __init__(self, generation: int) -> None:
         self._generation = generation
@@ -70,7 +71,7 @@ class Target:
 
 
 def shape_of(recipe: str, width: int, without: str = "") -> ModelShape:
-    """With as few layers as have every kind of layer in them."""
+    """A shape with the fewest layers that include every kind."""
     head = 128 if recipe == "fast" and width % 128 == 0 else 64
     return ModelShape(
         n_layer=2 if recipe == "fast" else 1,
@@ -84,7 +85,7 @@ def shape_of(recipe: str, width: int, without: str = "") -> ModelShape:
 
 
 def launches_of(shape: ModelShape, saving: tuple[str, ...] = (), fp8: tuple[str, ...] = ()) -> list[Launch]:
-    """Of a whole pass there and back, an evaluation and a step."""
+    """The launches of a forward and backward pass, an evaluation and a step."""
     config = TrainConfig(recipe=shape.recipe, without=shape.without)
     with torch.device("meta"), written_down() as launches:
         model = new_model(shape)
@@ -100,7 +101,7 @@ def launches_of(shape: ModelShape, saving: tuple[str, ...] = (), fp8: tuple[str,
 
 
 def _step(optimizer: torch.optim.Optimizer) -> None:
-    """torch's own optimizers have no kernels of Triton's."""
+    """torch's own optimizers have no Triton kernels."""
     found_inf = torch.zeros(())
     if isinstance(optimizer, Bf16AdamW):
         optimizer.found_inf = found_inf
@@ -112,7 +113,7 @@ def _step(optimizer: torch.optim.Optimizer) -> None:
 
 @contextmanager
 def written_down() -> Iterator[list[Launch]]:
-    """Inside, no kernel is launched by any thread: what it would have been called with is in the list."""
+    """Inside this context, no thread launches a kernel: the list records the calls."""
     launches: list[Launch] = []
 
     def write_down(kernel: Any, *arguments: object, grid: object, warmup: bool, **options: object) -> None:  # noqa: ARG001
@@ -127,7 +128,7 @@ def written_down() -> Iterator[list[Launch]]:
 
 
 def each_once(launches: Iterable[Launch]) -> list[Launch]:
-    """In their order, without those that are compiled to the same."""
+    """In order, without those that compile to the same code."""
     return list({code_of(each): each for each in launches}.values())
 
 
@@ -149,7 +150,7 @@ def _kind(value: object, *, aligned: bool) -> object:
 
 
 def all_kernels(width: int, without: str) -> list[Launch]:
-    """Of both recipes."""
+    """The kernels of both recipes."""
     launches = [
         *launches_of(shape_of("gpt2", width)),
         *launches_of(shape_of("gpt2", width), ("activation", "averages")),
@@ -161,7 +162,7 @@ def all_kernels(width: int, without: str) -> list[Launch]:
 
 
 def kernels_with_8_bits(width: int) -> list[Launch]:
-    """For cards that have them."""
+    """The 8-bit kernels, for cards that support them."""
     launches = [each for recipe in ("gpt2", "fast") for each in launches_of(shape_of(recipe, width), fp8=PRODUCTS)]
     return each_once(each for each in launches if each.options.get("FP8"))
 
@@ -182,7 +183,7 @@ def compiled(launch: Launch, width: int, generation: int) -> dict[str, Any]:
 
 
 def _usage(cubin: bytes) -> dict[str, int]:
-    """What the assembler gave it."""
+    """The kernel's resources, as reported by the assembler."""
     tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)

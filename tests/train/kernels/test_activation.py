@@ -11,7 +11,7 @@ DTYPES = [torch.float32, torch.bfloat16]
 
 
 def test_it_is_the_exact_gelu_wherever_it_is_not_0(device: torch.device) -> None:
-    """In more than one block, and part of one."""
+    """In more than one block, with a partial one."""
     h = torch.linspace(-12, 12, 5003, dtype=torch.float64)
     exact = h * 0.5 * torch.erfc(-h / 2**0.5)
     found = gelu(h.float().to(device)).double().cpu()

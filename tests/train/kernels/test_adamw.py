@@ -8,7 +8,7 @@ from nanopace.train.kernels.adamw import adamw, plain_adamw
 
 from .conftest import Draw, error
 
-SIZE = 1300  # more than a block, and part of one
+SIZE = 1300  # more than one block, with a partial one
 RATE, DECAY, BETAS = 1e-2, 0.1, (0.9, 0.95)
 
 
@@ -38,7 +38,7 @@ def test_it_is_its_twin(draw: Draw, step: int) -> None:
 
 
 def test_torch_s_own_takes_the_same_first_step(draw: Draw) -> None:
-    """From averages that are 0, rounding has no part in it."""
+    """From averages of 0, rounding plays no role."""
     weight, gradient = draw(SIZE), draw(SIZE, scale=1e-2)
     nothing = torch.zeros_like(weight, dtype=torch.bfloat16)
     leaf = torch.nn.Parameter(weight.clone())
@@ -55,7 +55,7 @@ def test_a_step_that_is_not_finite_changes_nothing(draw: Draw) -> None:
 
 
 def test_small_changes_are_right_in_the_mean(draw: Draw) -> None:
-    """Each is a tenth of what bfloat16 can tell apart: rounded to the nearest, none would ever arrive."""
+    """Each is a tenth of what bfloat16 can resolve: with rounding to nearest, all would be lost."""
     size = 4000
     average = torch.ones_like(draw(size), dtype=torch.bfloat16)
     gradient = torch.full_like(draw(size), 1 + 10 * 0.1 * 2**-7)  # a tenth of that goes into the average

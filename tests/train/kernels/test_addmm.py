@@ -1,4 +1,4 @@
-"""What is added by a matrix product is added exactly, and only where it is told."""
+"""A matrix product adds exactly, and only where it should."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ CARD = torch.device("cuda", 0)
 
 @pytest.fixture
 def draw() -> Any:
-    """On the card where there is one."""
+    """Random numbers, on the card if there is one."""
     generator, device = torch.Generator().manual_seed(0), CARD if torch.cuda.is_available() else "cpu"
     return lambda *size, scale=1.0: (torch.randn(size, generator=generator) * scale).to(device)
 
 
 def test_a_weight_s_gradient_is_added_up_in_float32(draw: Any) -> None:
-    """Of factors in bfloat16: what many micro-batches add must not be rounded away."""
+    """From bfloat16 factors: what many micro-batches add must not be rounded away."""
     before = draw(40, 24, scale=100)
     gradient, expected = before.clone(), before.double()
     for _ in range(5):
@@ -31,7 +31,7 @@ def test_a_weight_s_gradient_is_added_up_in_float32(draw: Any) -> None:
 
 
 def test_a_part_of_a_gradient_can_be_added_to(draw: Any) -> None:
-    """Queries, keys and values come one after the other."""
+    """Queries, keys and values come one after another."""
     slope, x = draw(9, 24).bfloat16(), draw(9, 24).bfloat16()
     gradient = torch.zeros((72, 24), device=x.device)
     addmm_(gradient[24:48], slope.t(), x)

@@ -1,4 +1,4 @@
-"""The head's kernel where logits are capped; test_head.py has it where they are not."""
+"""The head's kernel with capped logits; test_head.py covers uncapped ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CAP = 15.0
 
 
 @pytest.mark.parametrize("vocabulary", [50, 5000])  # less than a block, and more than two
-@pytest.mark.parametrize("scale", [1.0, 40.0])  # next to nothing is capped, and nearly everything
+@pytest.mark.parametrize("scale", [1.0, 40.0])  # almost nothing is capped, or almost everything
 def test_it_is_its_twin(draw: Draw, vocabulary: int, scale: float) -> None:
     x, weight = draw(5, 24), draw(vocabulary, 24, scale=scale / 5)
     targets = torch.tensor([3, 49, -1, 0, 7], device=x.device)
@@ -26,7 +26,7 @@ def test_it_is_its_twin(draw: Draw, vocabulary: int, scale: float) -> None:
     for found, leaf in zip((d_x, gradient), leaves, strict=True):
         assert leaf.grad is not None
         assert error(found, leaf.grad) < 10 * LIMITS[torch.float32]
-    assert abs(float(loss - plain_head_loss(x, weight, targets))) > 1e-3  # capped they are
+    assert abs(float(loss - plain_head_loss(x, weight, targets))) > 1e-3  # so the cap has an effect
     losses = head_losses(x, weight, targets, CAP)
     torch.testing.assert_close(losses.sum() / 4, expected.detach(), atol=1e-5, rtol=1e-5)
 

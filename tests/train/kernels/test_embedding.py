@@ -13,7 +13,7 @@ VOCABULARY, WIDTH, LENGTH = 11, 40, 6
 
 @pytest.fixture
 def tokens(device: torch.device) -> Tensor:
-    """Windows are one token longer, so that rows do not follow each other; and most tokens come again."""
+    """Windows are one token longer, so rows are not contiguous; and most tokens repeat."""
     windows = torch.randint(0, VOCABULARY - 1, (3, LENGTH + 1), generator=torch.Generator().manual_seed(1)).to(device)
     windows[1, :3] = windows[0, 0]
     assert not windows[:, :-1].is_contiguous()
@@ -30,7 +30,7 @@ def test_it_is_its_twin(draw: Draw, tokens: Tensor) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_way_back_is_its_twin_s(draw: Draw, tokens: Tensor, dtype: torch.dtype) -> None:
-    """And adds to gradients that are there already."""
+    """It adds to existing gradients."""
     slope = draw(tokens.numel(), WIDTH, dtype=dtype)
     leaves = [draw(VOCABULARY, WIDTH).requires_grad_(), draw(LENGTH + 2, WIDTH).requires_grad_()]
     before = draw(VOCABULARY, WIDTH), draw(LENGTH + 2, WIDTH)

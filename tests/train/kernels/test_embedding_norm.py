@@ -12,7 +12,7 @@ WIDTH = 33
 
 
 def some_tokens(device: torch.device) -> Tensor:
-    """Windows of which the last token is cut off, with one token more than once."""
+    """Windows without their last token, with one token more than once."""
     return torch.tensor([[3, 5, 3, 0], [1, 3, 8, 2]], device=device)[:, :-1]
 
 

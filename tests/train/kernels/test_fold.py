@@ -36,7 +36,7 @@ def test_it_is_its_twin(
 
 
 def test_what_is_not_finite_shows(draw: Draw, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step is left out because of it."""
+    """A step is skipped because of it."""
     monkeypatch.setattr(module, "_ENOUGH_ROWS", 10)
     weight, folded, norm = draw(20, 9), draw(20, 9), draw(9)
     folded[17, 4] = torch.nan

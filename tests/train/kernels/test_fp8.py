@@ -1,4 +1,4 @@
-"""Matrices in 8 bits, which products are worth it, and who is told that there are none."""
+"""Matrices in 8 bits, which products are worth it, and what the user sees if there are none."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def drawn(*size: int, scale: float = 1.0) -> Tensor:
 
 
 def normed(rows: int, width: int) -> tuple[Tensor, Tensor]:
-    """What a norm gives, and in 8 bits."""
+    """A norm's output, also in 8 bits."""
     y = functional.layer_norm(drawn(rows, width).float(), (width,)).bfloat16()
     return y, (y.float() * scale_after_norm(width)).to(FP8)
 
@@ -95,7 +95,7 @@ Timed = Callable[..., None]
 
 @pytest.fixture
 def timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Timed]:
-    """Sets what a clock says of the next trials: norm, norm with 8 bits, bf16, 8 bits. Each is run all the same."""
+    """Sets the measured times of the next trials: norm, norm with 8 bits, bf16, 8 bits. Each is still run."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def say(*milliseconds: tuple[float, float, float, float]) -> None:
@@ -180,7 +180,7 @@ def test_a_run_gets_what_is_faster(timed: Timed, corpus: Path) -> None:
 
 
 def test_the_ledger_says_it(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a CPU, to which we say for once that it has 8 bits."""
+    """On a CPU that pretends to support 8 bits."""
     monkeypatch.setattr(resolve, "check_fp8", lambda *_: None)
     asked: list[tuple[int, torch.device]] = []
     found = (("qkv",), "qkv: twice as fast")
@@ -250,7 +250,7 @@ def test_a_run_without_a_card_is_refused_before_anything_is_written(corpus: Path
 
 
 def test_who_goes_on_without_a_card_goes_on_without_them(corpus: Path, tmp_path: Path) -> None:
-    """What its machine could do is no setting of a run."""
+    """What a machine supports is not a setting of a run."""
     out = tmp_path / "out"
     given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "max_iters": 1, "eval_iters": 1}
     train(Asked(given=given, files=("config.py",)), listener=Recorder())

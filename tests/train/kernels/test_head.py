@@ -69,7 +69,7 @@ def test_the_loss_of_each_token(draw: Draw, device: torch.device) -> None:
 
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")  # that is the mean of nothing
 def test_where_nothing_is_asked_for_there_is_no_loss(draw: Draw, device: torch.device) -> None:
-    """As torch has it: the mean of nothing is not a number, and pulls at nothing."""
+    """As in torch: the mean of nothing is NaN, and has no gradient."""
     x, weight = draw(3, WIDTH), draw(70, WIDTH)
     targets = torch.full((3,), -1, device=device)
     loss, *gradients = kernel(x, weight, targets)
@@ -82,7 +82,7 @@ def test_where_nothing_is_asked_for_there_is_no_loss(draw: Draw, device: torch.d
 
 @pytest.mark.parametrize("vocabulary", [70, 20000])
 def test_huge_logits_stay_finite(draw: Draw, device: torch.device, vocabulary: int) -> None:
-    """A row where one logit is far above all others, one where all are far below 0, one where the target is."""
+    """Rows in which one logit is far above all others, all are far below 0, or the target is."""
     weight = draw(vocabulary, WIDTH, scale=1e-3)
     x = torch.zeros(4, WIDTH, device=device)
     x[0, 0], x[1, 1], x[2, 2], x[3, 3] = 1.0, 1.0, 1.0, 1e-3

@@ -1,4 +1,4 @@
-"""Muon's passes against their twins; and the whole of it, with kernels and without."""
+"""Muon's passes compared with their twins, and all of Muon with and without kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STACKS = [(3, 5, 12), (3, 12, 5), (3, 4, 4)]
 
 
 def apart(stack: Tensor) -> list[Tensor]:
-    """Each weight has a place of its own, and the first one holds two matrices."""
+    """Each weight has its own allocation, and the first one holds two matrices."""
     return [each.reshape(-1, each.size(-1)).clone() for each in stack.split(COUNTS)]
 
 

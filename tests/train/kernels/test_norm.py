@@ -59,7 +59,7 @@ def test_the_factors_are_what_made_it_so(draw: Draw) -> None:
 def test_the_way_back_is_its_twin_s(
     draw: Draw, norm: Norm, dtype: torch.dtype, past: bool, size: tuple[int, int]
 ) -> None:
-    """It knows nothing but what the norm gave; and it is added to what goes past the norm."""
+    """It needs only the norm's output, and adds to the gradient that bypasses the norm."""
     x = draw(*size, scale=3).add(1).to(dtype)
     d_y, d_past = draw(*size, dtype=dtype), draw(*size, dtype=dtype)
     leaf = x.float().clone().requires_grad_()
@@ -85,7 +85,7 @@ def test_a_row_of_equal_values_is_no_division_by_0(draw: Draw) -> None:
 @pytest.mark.usefixtures("eight_bits")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_eight_bits_are_written_beside_it(draw: Draw, norm: Norm, dtype: torch.dtype) -> None:
-    """By a scale with which no row can have a value too large for them, not even one where a single value counts."""
+    """With a scale that fits the largest possible value, even in a row with a single nonzero value."""
     x = draw(6, 80, scale=3).add(1).to(dtype)
     x[0] = 0
     x[0, 7] = 100

@@ -13,7 +13,7 @@ SIZES = [(3, 33), (2, 2100)]  # less than a block, and more than one
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_it_is_its_twin_and_so_is_the_way_back(draw: Draw, dtype: torch.dtype, size: tuple[int, int]) -> None:
-    """The way back knows nothing but what it gave."""
+    """The backward pass needs only the output."""
     h, d_g = draw(*size, dtype=dtype, scale=3), draw(*size, dtype=dtype)
     leaf = h.float().clone().requires_grad_()
     plain_relu2(leaf).backward(d_g.float())

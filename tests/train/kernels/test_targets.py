@@ -1,4 +1,4 @@
-"""No card of another generation is here, but all of them have their assembler in Triton's wheel."""
+"""Cards of other generations are not here, but Triton's wheel has the assembler for all of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_SHARED = 99 << 10  # bytes that a program may have on a GeForce card; the l
 
 
 def alone(script: str, cache: Path, *arguments: str) -> list[str]:
-    """What it prints, in a process in which Triton compiles."""
+    """Its output, in a process in which Triton compiles."""
     kept = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", HERE / script, *arguments],
@@ -27,7 +27,7 @@ def alone(script: str, cache: Path, *arguments: str) -> list[str]:
 
 
 def test_every_kernel_is_compiled_for_a_geforce_card_and_fits(tmp_path: Path) -> None:
-    """Ampere, Ada where there are 8 bits, and the widest rows; targets.py tells how to have all of them."""
+    """Ampere, Ada for 8 bits, and the widest rows; targets.py shows how to test all of them."""
     kernels = [json.loads(line) for line in alone("targets.py", tmp_path, "86", "4096")]
     sources = (HERE.parents[2] / "src/nanopace/train/kernels").glob("*.py")
     modules = {path.stem for path in sources if "@triton.jit" in path.read_text()}

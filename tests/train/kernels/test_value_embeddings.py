@@ -17,7 +17,7 @@ WIDTH = HEADS * HEAD
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_it_is_its_twin_and_so_is_the_way_back(draw: Draw, dtype: torch.dtype) -> None:
-    """A token that occurs twice is added to twice, and what is there already is kept."""
+    """A token that occurs twice is added to twice, and existing gradients are kept."""
     packed, d_packed = draw(6, 3 * WIDTH, dtype=dtype), draw(6, 3 * WIDTH, dtype=dtype)
     table, gate = draw(9, WIDTH), draw(HEADS)
     tokens = torch.tensor([[3, 5, 3, 0], [1, 3, 8, 2]], device=table.device)[:, :-1]  # not in a row, as windows are

@@ -94,13 +94,13 @@ def test_trouble_is_raised_where_the_tokens_are_waited_for(corpus: Path, beside:
         beside=beside,
     )
     with source:
-        for _ in range(2):  # and not: wait for ever
+        for _ in range(2):  # instead of waiting forever
             with pytest.raises(OSError, match="the disk is gone"):
                 source.next()
 
 
 def test_a_cpu_has_no_thread_to_wait_for(corpus: Path) -> None:
-    """It would take its time from the step."""
+    """A thread would take time from the step."""
     before = threading.active_count()
     with batches(open_corpus(corpus).train) as source:
         source.next()

@@ -39,7 +39,7 @@ def first_tokens(corpus: Path, count: int) -> np.ndarray:  # type: ignore[type-a
 
 
 def test_the_plain_way_gives_the_same(corpus: Path) -> None:
-    """Ten windows in batches of four: the last batch is filled up, and what fills it does not count."""
+    """Ten windows in batches of four: the last batch is padded, and the padding does not count."""
     found = evaluator(corpus).evaluate(7)
     values = first_tokens(corpus, 10)
     error = pytest.approx(values.std(ddof=1) / math.sqrt(10))
@@ -47,7 +47,7 @@ def test_the_plain_way_gives_the_same(corpus: Path) -> None:
 
 
 def test_ranks_share_every_window(corpus: Path) -> None:
-    """Ten windows among three ranks are four each: the last begins anew where they end."""
+    """Ten windows among three ranks are four each: the last rank wraps around."""
     parts: list[np.ndarray] = []  # type: ignore[type-arg]
 
     class OneOfThree(Ranks):
@@ -104,7 +104,7 @@ def test_a_spread_of_a_few_windows_is_not_trusted(corpus: Path) -> None:
 
 
 def test_bits_per_byte(corpus: Path) -> None:
-    """A loss of ln 2 a token is one bit a token; with two bytes a token, half a bit a byte."""
+    """A loss of ln 2 per token is one bit per token; with two bytes per token, half a bit per byte."""
     source = evaluator(corpus, lambda *_: torch.full((4,), math.log(2)), token_bytes=np.full(257, 2, dtype=np.int32))
     assert source.evaluate(0).bits_per_byte == pytest.approx(0.5)
 

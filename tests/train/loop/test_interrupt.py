@@ -24,7 +24,7 @@ posix = pytest.mark.skipif(not hasattr(signal, "SIGTSTP"), reason="no Ctrl-Z her
 
 
 class Hand:
-    """A clock that is set by hand."""
+    """A clock set by hand."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -73,7 +73,7 @@ def test_alone_two_are_two_however_soon() -> None:
 
 @posix
 def test_hanging_up_asks_once_however_often_and_whatever_comes_right_behind() -> None:
-    """The kernel and a shell both send it, and the end of a session a SIGTERM."""
+    """The kernel and a shell both send SIGHUP, and the end of a session sends SIGTERM."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
     said: list[str] = []
     clock = Hand()
@@ -115,7 +115,7 @@ def test_who_ignores_ctrl_z_goes_on_ignoring_it() -> None:
 
 
 def command(room: Path, **knobs: Value) -> list[str]:
-    """A training that would take for ever."""
+    """An endless training run."""
     corpus = write_corpus(room / "corpus")
     given = {
         **TINY,
@@ -131,7 +131,7 @@ def command(room: Path, **knobs: Value) -> list[str]:
 
 @contextmanager
 def training(room: Path, *before: str, **knobs: Value) -> Iterator[subprocess.Popen[str]]:
-    """`before`: a command that starts it, from nothing."""
+    """`before` is a command that starts it as a new process."""
     process = (subprocess.Popen if before else Popen)(
         [*before, *command(room, **knobs)],
         stdout=subprocess.PIPE,
@@ -159,7 +159,7 @@ def until(process: subprocess.Popen[str], iteration: int) -> None:
 @posix
 @pytest.mark.parametrize("how", ["SIGTSTP", "SIGSTOP"])
 def test_a_stopped_process_is_a_stall_of_its_own(tmp_path: Path, how: str) -> None:
-    """A real run, stopped and continued: by Ctrl-Z, or by kill -STOP, of which nobody hears."""
+    """A real run, stopped and continued: with Ctrl-Z, or with kill -STOP, which a process cannot notice."""
     with training(tmp_path) as process:
         until(process, 5)
         process.send_signal(signal.Signals[how])
@@ -184,7 +184,7 @@ def test_a_stopped_process_is_a_stall_of_its_own(tmp_path: Path, how: str) -> No
 
 
 def assert_saved_where_it_stopped(room: Path) -> None:
-    """A whole checkpoint of the very step after which it ended, and a ledger that says so."""
+    """An intact checkpoint of exactly the step after which it ended, and a ledger that says so."""
     events = [json.loads(line) for line in (room / "out" / "ledger.jsonl").read_text().splitlines()]
     assert (events[-1]["event"], events[-1]["reason"]) == ("end", "interrupted")
     saved, refused = newest_intact(room / "out")
@@ -195,7 +195,7 @@ def assert_saved_where_it_stopped(room: Path) -> None:
 
 @posix
 def test_hanging_up_saves(tmp_path: Path) -> None:
-    """A real run, which has not saved before; the signal comes twice, as from a shell that is closed."""
+    """A real run that has not saved before; the signal comes twice, as when a shell is closed."""
     with training(tmp_path, eval_interval=10**6) as process:
         until(process, 5)
         process.send_signal(signal.SIGHUP)
@@ -230,7 +230,7 @@ sys.exit(main())
 @posix
 @pytest.mark.parametrize("terminal", ["dumb", "xterm-256color"])
 def test_a_terminal_that_is_closed_costs_no_checkpoint(tmp_path: Path, terminal: str) -> None:
-    """A real one: the kernel sends SIGHUP, and whatever is printed from then on fails, the report, too."""
+    """A real one: the kernel sends SIGHUP, and all printing fails from then on, including the report."""
     ours, theirs = os.openpty()
     environment = {**unmeasured(), "OMP_NUM_THREADS": "1", "TERM": terminal}
     words = command(tmp_path, eval_interval=10**6)

@@ -1,4 +1,4 @@
-"""A last save that fails: tried again, saved elsewhere, never called finished. Real processes, a full disk."""
+"""A last save that fails: retried, saved elsewhere, never called finished. Real processes, a full disk."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def command(corpus: Path, small_disk: Path) -> list[str]:  # noqa: F811
 def test_a_wait_lasts_as_long_as_nobody_asks_otherwise() -> None:
     began = time.monotonic()
     assert waited(0.12, lambda: False)
-    assert waited(0.12, lambda: True)  # whoever asked before knows what it is waiting for
+    assert waited(0.12, lambda: True)  # an earlier request does not cut the wait short
     assert time.monotonic() - began >= 0.24
     answers = iter([False, False, True])
     assert not waited(60, lambda: next(answers))
@@ -66,7 +66,7 @@ def test_a_wait_lasts_as_long_as_nobody_asks_otherwise() -> None:
 
 
 def waiting(command: list[str], *seconds: float) -> list[str]:
-    """So long before each further attempt to save."""
+    """Sets the wait before each further attempt to save."""
     change = f"from nanopace.train.loop import saves; saves.WAITS = {seconds}"
     return [change + each if each == SLOW else each for each in command]
 
@@ -82,7 +82,7 @@ def ended(out: Path) -> dict[str, Any]:
 
 @contextmanager
 def endless(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """It goes on until it is interrupted."""
+    """A run that continues until it is interrupted."""
     with Popen(
         [*command, "--max_iters=1000000", "--save_interval=1000000", "--eval_interval=1000000"],
         stdout=subprocess.PIPE,
@@ -113,7 +113,7 @@ def test_a_run_whose_last_step_is_not_saved_did_not_finish(command: list[str], s
 
 
 def test_it_is_saved_elsewhere(command: list[str], small_disk: Path, tmp_path: Path) -> None:  # noqa: F811
-    """And what is there goes on and can be sampled from."""
+    """The rescued checkpoint can be resumed and sampled from."""
     rescue = tmp_path / "other disk" / "rescue"
     done = fork_server.run([*hastily(command), f"--rescue_dir={rescue}"], env=unmeasured())
     assert done.returncode == 1, done.stderr
@@ -146,7 +146,7 @@ def test_an_interrupted_run_that_cannot_be_saved(
 
 
 def test_one_more_ctrl_c_ends_the_attempts(command: list[str]) -> None:
-    """The next one would come in an hour."""
+    """The next attempt would come in an hour."""
     with endless(waiting(command, 3600.0)) as started:
         until(started, 13)
         started.send_signal(signal.SIGINT)
@@ -160,7 +160,7 @@ def test_one_more_ctrl_c_ends_the_attempts(command: list[str]) -> None:
 
 
 class Mended(Recorder):
-    """The disk is full from step 12 on, and has room again when the last save has failed."""
+    """The disk is full from step 12 on, and has room again once the last save has failed."""
 
     def __init__(self, ballast: Path) -> None:
         super().__init__()
@@ -191,13 +191,13 @@ def test_a_disk_that_is_full_for_a_moment(corpus: Path, small_disk: Path) -> Non
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The attempts come one upon the other."""
+    """The attempts follow one another immediately."""
     monkeypatch.setattr("nanopace.train.loop.saves.WAITS", (0.01, 0.01))
 
 
 @pytest.mark.usefixtures("hasty")
 def test_the_ledger_tells_the_truth(corpus: Path, tmp_path: Path) -> None:
-    """The checkpoints' folder is no folder any more; the ledger can be written."""
+    """The checkpoints' folder is no longer a folder; the ledger can be written."""
     out = tmp_path / "out"
 
     class InTheWay(Recorder):

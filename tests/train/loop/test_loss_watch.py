@@ -13,7 +13,7 @@ from nanopace.train.loop.loss_watch import SCALE_STREAK, SPIKE_Z, STREAK, Verdic
 
 
 def power_law(steps: int, noise: float, exponent: float, seed: int) -> list[float]:
-    """As a training loss falls: fast, and ever more slowly."""
+    """Falls like a training loss: fast at first, then more and more slowly."""
     rng = random.Random(seed)
     return [3 + 8 * (1 + step / 5) ** -exponent + rng.gauss(0, noise) for step in range(steps)]
 
@@ -50,7 +50,7 @@ def test_a_spike_does_not_hide_the_next_and_a_new_level_is_no_spike_for_ever() -
 
 
 def test_a_text_learned_by_heart_is_no_noise() -> None:
-    """Hardly any deviation is left then, and rounding is not a spike."""
+    """Then there is hardly any deviation left, and rounding is not a spike."""
     assert not any(verdict.spike for verdict in verdicts([0.5 + 1e-5 * (step % 7 == 0) for step in range(500)]))
 
 
@@ -58,7 +58,7 @@ def test_a_text_learned_by_heart_is_no_noise() -> None:
 def test_it_says_the_same_in_every_unit_and_only_of_what_lies_above(
     losses: list[float], scale: float, shift: float
 ) -> None:
-    """A spike lies above everything that is usual: at least the median of the last ones, by SPIKE_Z deviations."""
+    """A spike is above the usual level: above the median of the last losses by at least SPIKE_Z deviations."""
     for step, verdict in enumerate(verdicts(losses)):
         if verdict.spike is not None:
             assert verdict.spike >= SPIKE_Z
@@ -95,7 +95,7 @@ def test_a_scale_that_is_too_high_is_no_fault_but_not_for_ever() -> None:
 
 
 def test_the_simulated_losses_are_like_a_run() -> None:
-    """Else the tests above would say nothing."""
+    """Otherwise the tests above would prove nothing."""
     losses = power_law(1000, 0.03, 0.5, seed=1)
     assert statistics.mean(losses[:10]) > statistics.mean(losses[-10:]) + 4
     assert 0.02 < statistics.pstdev(after - before for before, after in pairwise(losses[500:])) / math.sqrt(2) < 0.04

@@ -1,4 +1,4 @@
-"""Memory that is full, at the start, in a step, in an evaluation: smaller micro-batches, and the same losses."""
+"""Full memory at the start, in a step, in an evaluation: smaller micro-batches, and the same losses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..test_run import events, resume, run
 
 
 class Memory:
-    """A card that holds so many sequences at once in a step, or in an evaluation, and from a step on fewer."""
+    """A card that holds a given number of sequences in a step or an evaluation, and fewer from some step on."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, fits: int, *, after: int = -1, evaluation: bool = False
@@ -66,7 +66,7 @@ def vals(told: Recorder) -> list[float]:
 def test_a_batch_that_does_not_fit_is_halved_before_the_first_step(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """12, 6, 3: the same sequences, also where a micro-batch is odd; and with dropout, as nothing was drawn in vain."""
+    """12, 6, 3: the same sequences, even in odd micro-batches; also with dropout: failed attempts draw nothing."""
     with_dropout = {**PLAIN, "dropout": 0.1}
     _, small = run(corpus, tmp_path / "small", **{**with_dropout, "batch_size": 3, "gradient_accumulation_steps": 8})
     memory = Memory(monkeypatch, 3)
@@ -127,7 +127,7 @@ def test_what_fitted_is_remembered(corpus: Path, tmp_path: Path, monkeypatch: py
     assert saved is not None
     assert saved.state["micro_batch"] == 3
     resume(tmp_path / "out", max_iters=9, batch_size=6, gradient_accumulation_steps=4)
-    assert [each["batch_size"] for each in events(tmp_path / "out", "micro_batch")] == [3, 3]  # tried anew
+    assert [each["batch_size"] for each in events(tmp_path / "out", "micro_batch")] == [3, 3]  # tried again
 
 
 @pytest.mark.parametrize("evaluation", [False, True])
@@ -172,14 +172,14 @@ print(json.dumps([list(listener.losses.values()), [each.val for each in listener
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a limit on a process' memory")
 def test_a_real_allocator_that_fails(tmp_path: Path, corpus: Path) -> None:
-    """torch's own words for memory that is full, from a process that may have no more."""
+    """torch's own messages for full memory, in a process with a memory limit."""
     _, large = run(corpus, tmp_path / "large", **WIDE)
     given = {**TINY, **WIDE, "dataset": str(corpus), "out_dir": str(tmp_path / "small")}
     # where oneDNN once lacked the memory for its code, it makes none any more; what it has for two sequences stays
     first = {**given, "batch_size": 2, "out_dir": str(tmp_path / "first")}
     script = SCRIPT.format(first=first, given=given, left_mb=LEFT_MB)
     root = Path(__file__).parents[3]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}  # a new thread takes nothing beside
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}  # new threads take no extra memory
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""How a micro-batch becomes gradients, which way is taken, and that nothing is compiled once training has begun."""
+"""How a micro-batch becomes gradients, which way is chosen, and that nothing is compiled once training has begun."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_who_wants_nothing_compiled_gets_nothing_of_ours() -> None:
 
 
 class Counting(Recorder):
-    """How many functions torch had taken apart by the end of each step."""
+    """How many functions torch had traced by the end of each step."""
 
     def step(self, event: StepEvent) -> None:
         from torch._dynamo.utils import counters
@@ -147,7 +147,7 @@ class Counting(Recorder):
 def test_everything_is_compiled_before_the_first_step(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The loss, and the losses of an evaluation, each once. What becomes of them is not asked, and takes longer."""
+    """The loss and an evaluation's losses are each traced once. Compiling them takes longer, and is not tested here."""
     from torch._dynamo.utils import counters
 
     torch.compiler.reset()

@@ -1,4 +1,4 @@
-"""Samples of the model's text while it trains: on the clock, in the ledger, and without any influence on training."""
+"""Samples of the model's text during training: on the clock, in the ledger, and without influence on training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..tiny import SHAPE, tiny_model
 
 
 def test_training_is_the_same_with_and_without(corpus: Path, tmp_path: Path) -> None:
-    """To the bit, with dropout, whose random numbers a careless sample would draw."""
+    """Bit-identical, with dropout, whose random numbers a careless sample would draw."""
     _, without = trained(corpus, tmp_path / "a")
     _, told = trained(corpus, tmp_path / "b", sample_interval=8)
     assert told.losses == without.losses
@@ -104,4 +104,4 @@ def test_the_model_trains_on_and_a_diverged_one_is_silent() -> None:
         model.lm_head.weight.fill_(float("nan"))
     assert write_sample(model, bytes_tokenizer(), 1337, 20) == ""
     assert model.training
-    assert SHAPE.block_size < 20  # it went on past its window
+    assert SHAPE.block_size < 20  # it continued past its window

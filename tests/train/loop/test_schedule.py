@@ -52,7 +52,7 @@ def test_without_the_trapezoid_it_is_the_cosine() -> None:
     lowest=st.floats(0, 1),
 )
 def test_a_trapezoid_stays_between_its_bounds(warmup: int, steps: int, cooldown: float, lowest: float) -> None:
-    """Never above the peak, never below the end, never down before up is over; and the last step still learns."""
+    """Never above the peak or below the end, never falling before the rise is over; and the last step still learns."""
     config = TrainConfig(
         recipe="fast", learning_rate=1.0, min_lr=lowest, warmup_iters=warmup, max_iters=steps, cooldown=cooldown
     )

@@ -1,4 +1,4 @@
-"""nanoGPT's training loss: a second pass in an evaluation, over windows of the training data."""
+"""nanoGPT's training loss: a second pass in an evaluation, over training windows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_full_second_pass(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_a_second_pass_that_costs_nothing_is_made_and_stays(corpus: Path, tmp_path: Path) -> None:
-    """Also where the run goes on with more evaluations, that would have made it too dear."""
+    """Also if the run resumes with more evaluations, which would have made it too expensive."""
     out = tmp_path / "out"
     _, told = run(corpus, out, eval_iters=1, eval_interval=20)
     assert [each.train_steps for each in told.all("eval")] == [None, None]
@@ -32,7 +32,7 @@ def test_a_second_pass_that_costs_nothing_is_made_and_stays(corpus: Path, tmp_pa
 
 
 def test_a_second_pass_is_not_on_the_windows_that_the_steps_begin_with(corpus: Path, tmp_path: Path) -> None:
-    """A model that has learned a few windows by heart has not learned the text."""
+    """A model that has memorised a few windows has not learned the text."""
     knobs = {"eval_train": "full", "eval_iters": 1, "gradient_accumulation_steps": 1, "dropout": 0.0}
     _, told = run(corpus, tmp_path / "out", max_iters=1, eval_interval=1, **knobs)
     first_steps = told.losses[0]  # of the weights as they were drawn, which the first evaluation has seen, too

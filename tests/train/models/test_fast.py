@@ -33,7 +33,7 @@ OF_THE_MODEL = [*INGREDIENTS["fast"][3:], ""]  # those before are the optimizer'
 
 
 def nudged(without: str = "", seed: int = 0) -> FastGPT:
-    """In eval mode, with no weight as it begins: a branch that begins at 0 would hide what is wrong in it."""
+    """In eval mode, with no weight at its initial value: a branch that starts at 0 would hide its errors."""
     torch.manual_seed(seed)
     model = FastGPT(replace(FAST, without=without)).eval()
     with torch.no_grad():
@@ -58,7 +58,7 @@ def test_no_token_sees_a_later_one(without: str) -> None:
 @pytest.mark.parametrize("pieces", [(1,) * 12, (5, 1, 1, 4, 1)])
 @torch.no_grad()
 def test_a_cache_changes_nothing(without: str, pieces: tuple[int, ...]) -> None:
-    """Positions go on where the cache ends."""
+    """Positions continue where the cache ends."""
     model, tokens = nudged(without), tiny_tokens(FAST)
     cache = KVCache(FAST, 3, torch.device("cpu"), torch.float32)
     parts = [model.logits(piece, cache) for piece in tokens.split(pieces, dim=1)]
@@ -80,7 +80,7 @@ def test_the_loss_is_the_cross_entropy_of_the_logits(without: str) -> None:
 
 @pytest.mark.parametrize("without", [each for each in OF_THE_MODEL if each])
 def test_every_ingredient_is_in_it_or_not(without: str) -> None:
-    """What is left out leaves other weights, or other logits from the same ones."""
+    """Leaving one out gives other weights, or other logits from the same weights."""
     torch.manual_seed(0)
     full, less = FastGPT(FAST).state_dict(), FastGPT(replace(FAST, without=without)).state_dict()
     full_model, less_model = nudged(), nudged(without)
@@ -94,7 +94,7 @@ def test_every_ingredient_is_in_it_or_not(without: str) -> None:
 
 @torch.no_grad()
 def test_it_begins_near_an_even_guess() -> None:
-    """As GPT-2 does: logits begin with a deviation of 0.02 times the root of its width."""
+    """Like GPT-2: logits start with a standard deviation of 0.02 times the root of its width."""
     torch.manual_seed(0)
     tokens = tiny_tokens(FAST, batch=16)
     uneven = (INITIAL_STD**2 * FAST.n_embd) / 2
@@ -125,7 +125,7 @@ def test_parameters_are_those_that_are_multiplied() -> None:
 
 
 def test_the_compiler_takes_it_whole() -> None:
-    """One graph, and the same numbers: nothing in it asks the host."""
+    """One graph, and the same numbers: nothing in it syncs with the host."""
     model, tokens = nudged(), tiny_tokens(FAST)
     for call in (model, model.sequence_losses):
         compiled = torch.compile(call, dynamic=False, fullgraph=True, backend="eager")  # type: ignore[call-overload]

@@ -22,7 +22,7 @@ def model() -> GPT:
 
 
 class Fixed(GPT):
-    """Gives the same logits whatever it reads."""
+    """Returns the same logits whatever it reads."""
 
     def __init__(self, logits: torch.Tensor) -> None:
         super().__init__(replace(SHAPE, vocab_size=len(logits)))
@@ -41,11 +41,11 @@ def test_with_and_without_a_cache_the_text_is_the_same(prompt: int, count: int, 
     kept, anew = (list(generate(model, tokens, count, top_k=None, seed=count, cache=cache)) for cache in (True, False))
     assert kept == anew
     assert len(kept) == count
-    assert len(set(kept)) > count // 3  # not one token for ever, which would agree with anything
+    assert len(set(kept)) > count // 3  # not a single token forever, which would agree with anything
 
 
 def test_within_a_block_the_model_sees_everything(model: GPT) -> None:
-    """The likeliest token each time, found by reading all of it."""
+    """The most likely token each time, found by reading everything."""
     tokens = [3, 4, 5]
     for _ in range(10):
         if len(tokens) == 13:
@@ -98,7 +98,7 @@ def test_draws_have_their_chances() -> None:
 
 
 def test_rounding_does_not_change_a_text() -> None:
-    """Two tokens of equal chance that change places by a rounding keep their own draws."""
+    """Two equally likely tokens that rounding swaps keep their own draws."""
     apart = torch.tensor([1.0, 1.0 + 1.2e-7, 0.5, 0.2])
     texts = [
         list(generate(Fixed(logits), [0], 300, temperature=1.0, top_k=top_k, top_p=top_p))
@@ -154,7 +154,7 @@ def test_the_caller_s_mistakes(model: GPT) -> None:
 
 
 def test_gradients_are_as_they_were_between_two_tokens(model: GPT) -> None:
-    """A generator that is held must not leave its caller in inference mode."""
+    """A suspended generator must not leave its caller in inference mode."""
     tokens = generate(model, [1], 2)
     next(tokens)
     assert torch.is_grad_enabled()
@@ -166,7 +166,7 @@ def test_gradients_are_as_they_were_between_two_tokens(model: GPT) -> None:
 
 @given(st.text())
 def test_a_text_arrives_whole_and_never_in_halves(text: str) -> None:
-    """Byte by byte: no piece holds a replacement that is not in the text."""
+    """Byte by byte: no piece contains a replacement character that is not in the text."""
     tokenizer = bytes_tokenizer()
     stream = TextStream(tokenizer)
     pieces = [stream.add(token) for token in tokenizer.encode(text)]

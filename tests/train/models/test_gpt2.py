@@ -34,7 +34,7 @@ def test_initial_weights_have_gpt2_s_spread(fresh: GPT) -> None:
 
 
 def test_a_fresh_model_knows_nothing(fresh: GPT) -> None:
-    """Its loss is that of a guess among all tokens, plus half the variance that its logits have."""
+    """Its loss is that of a uniform guess, plus half the variance of its logits."""
     tokens = tiny_tokens(WIDE, batch=16)
     with torch.no_grad():
         spread = fresh.logits(tokens).var().item()
@@ -126,7 +126,7 @@ def test_dropout_is_for_training_alone() -> None:
 
 
 def test_a_model_drawn_piece_by_piece_is_the_same_model() -> None:
-    """As ranks that share one draw it, none of which has room for all of it."""
+    """As sharded ranks draw it, none of which has room for all of it."""
     shape = ModelShape(n_layer=2, n_head=2, n_embd=16, vocab_size=32, block_size=8, bias=True)
     drawn = []
     for piecewise in (False, True):

@@ -1,4 +1,4 @@
-"""Real runs of recipe `fast` on the CPU: it learns more than GPT-2 from as many steps, and lives like any other run."""
+"""Real runs of recipe `fast` on the CPU: it learns more than GPT-2 in as many steps, and behaves like any other run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, shared_corpus: Path) -> Pa
 
 
 def test_as_many_steps_teach_it_more_than_gpt2(shared_corpus: Path, tmp_path: Path) -> None:
-    """GPT-2 at the best rate that it has here."""
+    """Compared with GPT-2 at its best rate here."""
     knobs: dict[str, Value] = {"max_iters": 60, "eval_interval": 30, "n_embd": 32, "dropout": 0.0, "eval_iters": 10}
     losses = {}
     for rate in (3e-3, 1e-2, 3e-2):
@@ -89,7 +89,7 @@ def test_every_ingredient_can_be_left_out(shared_corpus: Path, tmp_path: Path, w
 
 
 def test_a_resumed_run_is_the_same_run(shared_corpus: Path, tmp_path: Path) -> None:
-    """Bit by bit: losses, weights, momentum, second moments and counts, in the middle of the momentum's settling."""
+    """Bit by bit: losses, weights, momentum, second moments and counts, during the momentum's warm-up."""
     _, whole = run(shared_corpus, tmp_path / "whole")
     stopped, before = run(shared_corpus, tmp_path / "cut", Stopping(7))
     assert (stopped.reason, stopped.iteration) == ("interrupted", 8)
@@ -114,7 +114,7 @@ def test_a_run_keeps_its_recipe(trained: Path, shared_corpus: Path, tmp_path: Pa
 
 
 def test_a_step_that_is_not_finite_changes_nothing() -> None:
-    """As the stepper asks for it, through a whole model."""
+    """As the stepper requests it, for a complete model."""
     torch.manual_seed(0)
     model = FastGPT(SHAPE)
     optimizer = make_optimizer(model, TrainConfig(recipe="fast"), torch.device("cpu"))

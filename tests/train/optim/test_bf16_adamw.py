@@ -1,4 +1,4 @@
-"""AdamW with averages in bfloat16, against torch's own."""
+"""AdamW with averages in bfloat16, compared with torch's own."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_it_goes_where_adamw_goes() -> None:
 
 
 def test_averages_are_right_in_the_mean_where_rounding_to_the_nearest_would_stop() -> None:
-    """An average of 1 that creeps up by less than bfloat16 can tell: 0.9 + 0.1 x 1.005, twenty times."""
+    """An average of 1 that creeps up by less than bfloat16 can resolve: 0.9 + 0.1 x 1.005, twenty times."""
     weight = nn.Parameter(torch.zeros(4000, device=DEVICE))
     optimizer = make_optimizer(nn.ParameterList([weight]), CONFIG, DEVICE, ["averages"])
     optimizer.state[weight]["exp_avg"].fill_(1.0)

@@ -1,4 +1,4 @@
-"""Batched Muon against torch's own, and what it remembers against what it does."""
+"""Batched Muon compared with torch's own, and its saved state compared with its behaviour."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_singular_values_become_one(size: tuple[int, int], iteration: object, le
 
 
 def _spread(size: tuple[int, int], scale: float) -> Tensor:
-    """Singular values from a twentieth of the largest up."""
+    """Matrices with singular values from a twentieth of the largest up."""
     u, _, v = torch.linalg.svd(drawn(size)[0].detach(), full_matrices=False)
     return scale * (u * torch.linspace(0.05, 1.0, u.size(1))) @ v
 

@@ -32,7 +32,7 @@ def test_matrices_decay_and_the_rest_does_not() -> None:
 
 
 def test_averages_that_exist_early_change_nothing() -> None:
-    """The same steps as torch's AdamW, which makes them when it first needs them."""
+    """The same steps as torch's AdamW, which allocates them on first use."""
     torch.manual_seed(0)
     ours, theirs = GPT(SHAPE), GPT(SHAPE)
     theirs.load_state_dict(ours.state_dict())
@@ -71,7 +71,7 @@ def test_its_memory_can_be_put_back() -> None:
 @pytest.mark.parametrize("steps", [(), ("averages",)])
 @pytest.mark.parametrize(("recipe", "without"), [("gpt2", ""), ("fast", ""), ("fast", "muon"), ("fast", "normuon")])
 def test_the_table_says_what_each_optimizer_remembers(recipe: str, without: str, steps: tuple[str, ...]) -> None:
-    """Checkpoints tell it from weights by these names, and a layout is known before there is an optimizer."""
+    """Checkpoints distinguish it from weights by these names, and the layout is known before there is an optimizer."""
     shape = ModelShape(n_layer=1, n_head=1, n_embd=8, vocab_size=16, block_size=4, recipe=recipe, without=without)
     config = TrainConfig(recipe=recipe, without=without)
     model = new_model(shape)

@@ -1,4 +1,4 @@
-"""How many sequences at once, and why."""
+"""How many sequences to process at once, and why."""
 
 from __future__ import annotations
 

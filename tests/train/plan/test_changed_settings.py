@@ -1,4 +1,4 @@
-"""A run that goes on with other settings: where its data goes on, and what is said of it."""
+"""A run that resumes with other settings: where its data continues, and what is reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EPOCH = 4000 // 16 - 1  # windows of the corpus
 
 
 class Reading:
-    """The positions of the windows that steps have really been given, whatever was gathered ahead."""
+    """Records the positions of the windows that steps really received, whatever was gathered ahead."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.positions: list[int] = []
@@ -108,7 +108,7 @@ def test_what_has_changed_is_said(corpus: Path, tmp_path: Path) -> None:
 def test_going_back_after_faults_counts_the_windows_of_the_checkpoint(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """5 steps of 8 windows and 5 of 32; the 11th to 13th fail and are done again, with other windows."""
+    """5 steps of 8 windows and 5 of 32; the 11th to 13th fail and are repeated with other windows."""
     run(corpus, tmp_path / "out", max_iters=4)
     Faulty(monkeypatch, nan_loss, (10, 11, 12))
     read = Reading(monkeypatch)

@@ -23,7 +23,7 @@ CARD = Machine(torch.device("cuda", 0), "", card=find_card("4070"))
 
 @pytest.fixture
 def two_cards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What torch says where there are two of them."""
+    """What torch reports if there are two cards."""
     properties = SimpleNamespace(
         name="NVIDIA GeForce RTX 4070", total_memory=12 << 30, multi_processor_count=46, uuid="GPU-1"
     )
@@ -55,7 +55,7 @@ class LaunchingThereError(Exception):
 
 @pytest.mark.usefixtures("two_cards")
 def test_everything_is_launched_on_the_card_that_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Triton's kernels go where torch is, not where the tensors are."""
+    """Triton launches on torch's current device, not on that of the tensors."""
 
     def set_device(device: torch.device) -> None:
         raise LaunchingThereError(device)
@@ -107,7 +107,7 @@ def test_precision_and_compiler_are_chosen_with_a_reason(monkeypatch: pytest.Mon
     ("has", "decided"), [((), "float32"), (("avx512_bf16",), "bfloat16"), (("amx", "avx512_bf16"), "bfloat16")]
 )
 def test_precision_on_a_cpu(has: tuple[str, ...], decided: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """bfloat16 where it is fast and nobody asked for nanoGPT's float32, who hears that there is something faster."""
+    """bfloat16 if it is fast and nanoGPT's float32 was not requested; otherwise a note says what would be faster."""
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: "amx" in has)
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: "avx512_bf16" in has)
     by_machine, as_nanogpt = (pick_dtype(CPU, None, machine_decides=decides) for decides in (True, False))
@@ -129,7 +129,7 @@ def test_an_older_torch_cannot_tell_what_the_cpu_has(monkeypatch: pytest.MonkeyP
 
 
 def test_half_precision_on_a_cpu_is_made_single_and_said(corpus: Path, tmp_path: Path) -> None:
-    """nanoGPT does it without a word; done as asked for, a step of Shakespeare takes seconds."""
+    """nanoGPT does this silently; in float16, a step of Shakespeare would take seconds."""
     listener, out = Recorder(), tmp_path / "out"
     given = {**TINY, "dtype": "float16", "max_iters": 1, "dataset": str(corpus), "out_dir": str(out)}
     train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic())
@@ -139,7 +139,7 @@ def test_half_precision_on_a_cpu_is_made_single_and_said(corpus: Path, tmp_path:
 
 
 def test_what_was_chosen_stays(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that began in bfloat16 goes on in it to the same weights, also where the machine would decide otherwise."""
+    """A run that started in bfloat16 stays in it, with the same weights, even if the machine would choose otherwise."""
     weights = {}
     for stops in ((4,), (2, 4)):
         out = tmp_path / str(len(stops))

@@ -1,4 +1,4 @@
-"""What is done without to save memory, and why."""
+"""Which memory steps are taken, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever asks for something of nanoGPT's training gets nanoGPT's defaults for the rest: knob by knob."""
+"""Asking for any of nanoGPT's training knobs gives nanoGPT's defaults for the rest: knob by knob."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nanopace.train.plan.run_plan import RunPlan
 from ..conftest import TINY, write_corpus
 from ..planning import asked_by, plan_of
 
-# nanoGPT's train.py, by hand: each knob's default, and another value. Whoever gives the first ones asks for a training.
+# nanoGPT's train.py, by hand: each knob's default, and another value. Setting one of the first ones means training.
 TRAINING: dict[str, tuple[Value, Value]] = {
     "gradient_accumulation_steps": (40, 8),
     "batch_size": (12, 4),

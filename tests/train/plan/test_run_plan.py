@@ -1,4 +1,4 @@
-"""One plan: what is decided in one place is what every other place reads."""
+"""One plan: what is decided in one place is read everywhere else."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def small(corpus: Path) -> Corpus:
 
 @pytest.fixture
 def large(tmp_path: Path) -> Corpus:
-    """As nanoGPT leaves it, and large enough for a GPT-2; the file has a hole, so that it takes no room."""
+    """A corpus in nanoGPT's format, large enough for a GPT-2; the file is sparse, so it takes no space."""
     folder = tmp_path / "owt"
     folder.mkdir()
     for name, tokens in (("train", 60_000_000), ("val", 100_000)):

@@ -1,4 +1,4 @@
-"""What is to be measured, and what came of it. The runs themselves are in test_trial.py and cli/test_ablate.py."""
+"""What to measure, and the results. The runs themselves are in test_trial.py and cli/test_ablate.py."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_every_knob_that_differs_is_a_player_and_every_combination_a_run() -> No
     settings = plan.settings(frozenset(["n_embd"]))
     assert (settings["n_embd"], settings["batch_size"], settings["learning_rate"]) == (768, 16, 1e-3)
     assert (settings["max_iters"], settings["save_interval"]) == (5, -1)
-    assert "device" not in settings  # nobody named one, so the machine has it
+    assert "device" not in settings  # not given, so the machine decides
 
 
 def test_knobs_go_together_where_a_run_cannot_have_one_alone_or_somebody_says_so() -> None:
@@ -71,7 +71,7 @@ def outcome(rate: float, flops: float | None = 100.0, loss: float | None = None)
 
 
 def test_speed_is_divided_into_what_a_token_costs_and_how_well_the_machine_is_used() -> None:
-    """Twice the FLOPs, and a tenth better used; half the micro-batch, and nothing else."""
+    """Twice the FLOPs with 10% better utilisation; half the micro-batch, and nothing else."""
     plan = plan_of({"n_embd": 384, "batch_size": 16}, {"n_embd": 768, "batch_size": 8})
     tried = []
     for changed, number in plan.trials:

@@ -1,4 +1,4 @@
-"""The config file of a recommendation: read by us, run by nanoGPT's configurator, written whole or not at all."""
+"""A recommendation's config file: read by us, run by nanoGPT's configurator, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_every_line_has_its_reason() -> None:
     "card", [each for each in all_cards() if fits(each, NAMED["gpt2"])], ids=lambda card: card.label
 )
 def test_nanogpt_knows_every_name_or_passes_over_it(card: Card) -> None:
-    """Its configurator executes the file: ASCII, names that it has, and three of ours."""
+    """Its configurator executes the file: ASCII, names that it knows, and three of ours."""
     text = config_text(recommend(card, NAMED["gpt2"]))
     assert text.isascii()
     assert set(read_config_text(text, "config.py")) <= NANOGPT | OWN <= set(KNOBS)

@@ -1,4 +1,4 @@
-"""What people call a model, and what is none."""
+"""What people call a model, and what is not one."""
 
 from __future__ import annotations
 

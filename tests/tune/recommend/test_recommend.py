@@ -1,4 +1,4 @@
-"""Recommendations: what is recommended fits, is close to the fastest, and keeps its promises about overhead."""
+"""Recommendations fit, are close to the fastest, and keep their promises about overhead."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_4070_and_gpt2() -> None:
 
 
 def test_the_micro_batch_is_the_smallest_within_two_per_cent() -> None:
-    """By the same arithmetic, written once more: half of it would be slower by more than that."""
+    """By the same arithmetic, written again: half of it would be slower by more than that."""
     card, model = find_card("H200"), NAMED["gpt2"]
     found = recommend(card, model)
     work = token_seconds(card, *model.size, "nanopace")
@@ -76,7 +76,7 @@ def test_what_is_recommended_fits_and_is_a_config(card: object) -> None:
 
 
 def advice_holds(card: Card, model: Model, said: str) -> None:
-    """What the message tells to take instead fits, and no more does."""
+    """What the message recommends instead fits, and nothing larger does."""
     if released := re.search(r"--batch (\d+) or less", said):
         tokens = int(released[1])
         found = recommend(card, model, step_tokens=tokens)
@@ -107,7 +107,7 @@ def test_a_model_whose_gradients_do_not_fit_takes_steps_of_one_micro_batch() -> 
 
 
 def test_the_advised_step_fits_as_it_is_rounded() -> None:
-    """Steps of 64 sequences and more have a multiple of 16."""
+    """Steps of 64 or more sequences are multiples of 16."""
     card, model = find_card("4070"), find_model("n_layer=30,n_head=25,n_embd=1600,block_size=32")
     with pytest.raises(UsageError, match="does not fit on") as raised:
         recommend(card, model)
@@ -118,7 +118,7 @@ def test_the_advised_step_fits_as_it_is_rounded() -> None:
 
 
 def test_gradients_are_kept_where_they_fit() -> None:
-    """Though without them 14 sequences would, and a step of 8 at once would be faster."""
+    """Although without them 14 sequences would fit, and a step of 8 at once would be faster."""
     found = recommend(find_card("4070"), NAMED["gpt2-large"], step_tokens=8192)
     assert (found.batch_size, found.accumulation) == (1, 8)
     assert "gradients" not in found.ladder
@@ -188,7 +188,7 @@ def test_more_tokens_than_there_is_text() -> None:
 
 
 def test_text_that_is_enough_for_the_model_is_read_as_often_as_asked_for() -> None:
-    """Of 1B tokens gpt2 gets its 20 a parameter in 2.5 passes; of 100M it gets 16 passes, and no more."""
+    """With 1B tokens, gpt2 gets its 20 per parameter in 2.5 passes; with 100M it gets 16 passes, and no more."""
     card, model = find_card("H200"), NAMED["gpt2"]
     plenty, little = (recommend(card, model, dataset=Dataset("mine", tokens)) for tokens in (10**9, 10**8))
     assert (plenty.tokens, knob(plenty, "dropout")) == (recommend(card, model).tokens, 0.0)
@@ -208,7 +208,7 @@ def test_text_that_is_enough_for_the_model_is_read_as_often_as_asked_for() -> No
     [(None, 524_288), (10**9, 524_288), (524_288_000, 524_288), (500_000_000, 262_144), (10**7, 8192), (5000, 1024)],
 )
 def test_a_short_run_has_smaller_steps(tokens: int | None, step: int) -> None:
-    """A thousand steps at least, as long as a step has a sequence."""
+    """At least a thousand steps, as long as a step has a sequence."""
     assert recommend(find_card("4090"), NAMED["gpt2"], tokens=tokens).tokens_per_step == step
 
 
@@ -223,13 +223,13 @@ def test_a_short_run_has_smaller_steps(tokens: int | None, step: int) -> None:
     ],
 )
 def test_why_there_is_dropout_or_none(dataset: Dataset, reason: str) -> None:
-    """Of a dataset whose size nobody knows, it is not said how often it is read."""
+    """If a dataset's size is unknown, the reason does not say how often it is read."""
     found = recommend(find_card("4090"), NAMED["gpt2"], dataset=dataset)
     assert [each.reason for each in found.knobs if each.knob == "dropout"] == [reason]
 
 
 def test_dropout_does_not_make_a_model_too_large() -> None:
-    """Our kernels hold gpt2-large in 12 GB, and torch.compile's do not: then it trains without dropout."""
+    """Our kernels fit gpt2-large in 12 GB, but torch.compile's do not: then it trains without dropout."""
     found = recommend(find_card("4070"), NAMED["gpt2-large"], dataset=KNOWN["shakespeare"])
     assert (knob(found, "dropout"), found.ladder[0]) == (0.0, "activation")
     small = recommend(find_card("4070"), NAMED["gpt2"], dataset=KNOWN["shakespeare"])

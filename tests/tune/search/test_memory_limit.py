@@ -27,7 +27,7 @@ def test_a_card_holds_what_its_memory_and_the_knobs_allow() -> None:
     assert most(kernels="compiled") == 16  # 21 sequences, as measured
     assert most(kernels="eager", compile=False) < 16
     assert most(memory_gb=1.0) == 0
-    assert most(memory_gb=None) == 1 << 20  # nobody knows
+    assert most(memory_gb=None) == 1 << 20  # unknown
 
 
 def test_a_step_that_keeps_no_gradients_is_not_divided() -> None:

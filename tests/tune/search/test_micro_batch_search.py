@@ -1,4 +1,4 @@
-"""The search for a micro-batch, on machines that are formulas."""
+"""The micro-batch search, on machines simulated by formulas."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ STEPS = st.sampled_from([8, 12, 64, 96, 480, 512, 720, 1024])
 def test_on_a_machine_with_fixed_costs_it_finds_the_knee_exactly(
     sequences: int, fixed: float, each: float, data: st.DataObject
 ) -> None:
-    """t = a + b B: the smallest within 2% of the best, which is the largest; with a few probes."""
+    """t = a + b B: the smallest within 2% of the best, which is the largest; in a few probes."""
     start = data.draw(st.sampled_from(divisors(sequences)))
 
     def machine(count: int) -> float:
@@ -92,13 +92,13 @@ def test_where_large_ones_are_slow_again_it_finds_the_maximum(
 
 
 def test_the_maximum_between_two_fast_ones_is_not_passed_over() -> None:
-    """60 between 48 and 72, with 45 as fast as they are: it was never tried."""
+    """60 lies between 48 and 72, and 45 is as fast as they are: it was never tried."""
     found, tried, _ = searched(720, 1, lambda count: 0.1 + 35 / count + 0.01 * count)
     assert (found, 60 in tried) == (60, True)
 
 
 def test_where_the_line_ends_it_is_not_gone_back_along_step_by_step() -> None:
-    """720 is slow; the line through 12, 24 and 48 goes on, and predicts one large size after another."""
+    """720 is slow; the line through 12, 24 and 48 keeps predicting one large size after another."""
     found, tried, _ = searched(720, 12, lambda count: 0.8 + 20 / count + 0.003 * count)
     assert found in (60, 72)
     assert not {360, 240} <= tried.keys()
@@ -109,7 +109,7 @@ def test_where_the_line_ends_it_is_not_gone_back_along_step_by_step() -> None:
 def test_a_wall_is_never_touched_twice(
     sequences: int, fixed: float, predicted: int, wall: int, data: st.DataObject
 ) -> None:
-    """Whether the prediction is too bold or too timid; only the given one may lie beyond it."""
+    """Whether the prediction is too high or too low; only the given size may be beyond it."""
     start = data.draw(st.sampled_from(divisors(sequences)))
 
     def machine(count: int) -> float:
@@ -167,7 +167,7 @@ def test_a_lucky_trial_is_not_on_the_line() -> None:
 
 
 def test_the_largest_may_be_slower_than_the_line_and_are_left_out() -> None:
-    """As where layers are computed twice from some size on."""
+    """As when layers are recomputed from some size on."""
 
     def machine(count: int) -> float:
         return (0.9 + 2 / count) * (1.15 if count > 120 else 1.0)
@@ -182,7 +182,7 @@ def test_the_largest_may_be_slower_than_the_line_and_are_left_out() -> None:
 
 
 def test_the_answer_follows_from_what_was_tried() -> None:
-    """So a search that was broken off goes on where it was."""
+    """So an interrupted search continues where it stopped."""
     assert divisors(12) == [1, 2, 3, 4, 6, 12]
     assert candidates(12, lambda each: each <= 5) == [1, 2, 3, 4]
     assert next_probe([1, 2, 4], 8, {}) == 8  # the given one, whatever is predicted

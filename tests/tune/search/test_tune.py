@@ -1,4 +1,4 @@
-"""Tuning on machines that are formulas: each trial is one, and the time it takes. Real ones: cli/test_tune.py."""
+"""Tuning on machines simulated by formulas, including the time each trial takes. Real ones: cli/test_tune.py."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ StepMs = Callable[[TrainConfig], float]
 
 
 class Simulated:
-    """A machine: `step_ms` is its speed, and its clock runs only while it trains."""
+    """A machine: `step_ms` is its speed, and its clock only runs while it trains."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Simulated:
         memory_gb: float = 80.0,
         kernels: str = "compiled",
     ) -> None:
-        """Each step differs by `noise`, and all steps of a trial together by `luck`."""
+        """Each step varies by `noise`, and all steps of a trial together by `luck`."""
         self._memory_gb, self._choices = memory_gb, {"kernels": kernels}
         self._step_ms, self._gpu, self._wall, self._noise, self._luck = step_ms, gpu, wall, noise, luck
         self._draw, self.now, self.start_s = Random(seed), 0.0, 1.0
@@ -124,7 +124,7 @@ def micro_batches(fixed: float, each: float) -> StepMs:
 
 
 def test_the_smallest_fast_micro_batch_and_the_same_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """10 + 5 B ms: 64 is the best, 32 within 3%; what compiling costs is that the machine is slower with it."""
+    """10 + 5 B ms: 64 is the best, 32 is within 3%; the machine is slower with compile."""
     plain = micro_batches(4.0, 5.0)
     machine = Simulated(lambda config: plain(config) * (1.1 if config.compile else 1.0))
     given = {**GIVEN, "compile": False}
@@ -163,7 +163,7 @@ def test_what_seems_to_gain_is_tried_in_turns(tmp_path: Path, monkeypatch: pytes
 
 
 def gpt2(fixed: float, *, spill: float = 0.0, fp8: float = 1.0) -> StepMs:
-    """On a card: what a micro-batch costs whatever its size, what large ones cost more, and what 8 bits do."""
+    """On a card: a micro-batch's fixed cost, the extra cost of large ones, and the effect of 8 bits."""
 
     def step_ms(config: TrainConfig) -> float:
         count = config.batch_size
@@ -185,7 +185,7 @@ def h200(plain: Mapping[int, float], eight_bits: Mapping[int, float]) -> StepMs:
 
 H200S = [h200(PLAIN, EIGHT_BITS), h200(PLAIN_LATER, EIGHT_BITS_LATER)]
 FORMULAS = [gpt2(0.4, fp8=1.05), gpt2(2.0, fp8=0.9), gpt2(2.0, spill=0.0005, fp8=1.05)]
-QUIET, NOISY = (0.002, 0.004), (0.01, 0.02)  # by how much trials differ, and steps
+QUIET, NOISY = (0.002, 0.004), (0.01, 0.02)  # how much trials vary, and steps
 
 
 @pytest.mark.slow
@@ -197,8 +197,8 @@ QUIET, NOISY = (0.002, 0.004), (0.01, 0.02)  # by how much trials differ, and st
 def test_as_fast_as_the_best_of_a_sweep_in_a_third_of_its_time(
     step_ms: StepMs, luck: float, noise: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On average over such machines, with the time that trials take on a card. The sweep is of every micro-batch, with
-    and without 8 bits; its best is that of its own measurements."""
+    """On average over such machines, with the time that trials take on a card. The sweep tries every micro-batch, with
+    and without 8 bits; its best is by its own measurements."""
     given = {**GIVEN, "batch_size": 12, "gradient_accumulation_steps": 40, "block_size": 1024, "device": "cuda"}
     room: dict[str, Any] = {"memory_gb": 139.8, "kernels": "fused"} if step_ms in H200S else {}
     ratios, times, counts = [], [], []
@@ -320,7 +320,7 @@ def test_a_second_call_goes_on_and_says_the_same(tmp_path: Path, monkeypatch: py
 
 
 def test_a_single_lucky_trial_does_not_end_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first trial of 8 is faster than any can be; what is the fastest is tried twice before it is believed."""
+    """The first trial of 8 is impossibly fast; the fastest is tried twice before it is believed."""
 
     def step_ms(config: TrainConfig) -> float:
         lucky = config.batch_size == 8 and [ran["batch_size"] for ran in machine.ran].count(8) == 1
@@ -333,7 +333,7 @@ def test_a_single_lucky_trial_does_not_end_the_search(tmp_path: Path, monkeypatc
 
 
 def test_a_search_that_was_misled_keeps_the_given_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine is fast for another setting the first time, and slower with it ever after."""
+    """The machine is fast with another setting the first time, and slower with it from then on."""
     seen: list[int] = []
 
     def step_ms(config: TrainConfig) -> float:

@@ -1,4 +1,4 @@
-"""What a person reads of a tuning, in every case there is."""
+"""What the user reads about tuning, in every case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time to a loss as the terminal and the page show it."""
+"""The time to a loss, in the terminal and on the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The terminal report on two runs and more."""
+"""The terminal report on two or more runs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def figures_of(a: Diagnosis, b: Diagnosis) -> str:
 
 
 def test_more_tflops_never_stand_beside_fewer_tokens_of_the_same_model() -> None:
-    """One log prints an mfu that is smoothed; the other's was computed. Both are counted, or none is shown."""
+    """One log prints a smoothed mfu; the other's was computed. Both are computed, or neither is shown."""
     found = case_2()
     a = replace(found.a, mfu=replace(found.a.mfu, achieved_tflops=10.0))
     b = replace(found.b, model=a.model, mfu=replace(found.b.mfu, achieved_tflops=99.0))

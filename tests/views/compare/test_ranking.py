@@ -1,4 +1,4 @@
-"""The terminal report, the page and the JSON of three runs and more."""
+"""The terminal report, the page and the JSON for three or more runs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_sentence_is_said_once_for_all_pairs() -> None:
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("count", [3, 6, 12])
 def test_no_word_of_a_table_is_broken(language: str, count: int) -> None:
-    """Every word of the narrow tables stands in the wide ones, too, which have room for all."""
+    """Every word in the narrow tables is also in the wide ones, which have room for all."""
     narrow, wide = (set(printed(runs(count), language, width).split()) for width in (80, 120))
     assert narrow == wide
 

@@ -1,4 +1,4 @@
-"""What is drawn: every slow row with its cause, every second of the wall clock, nothing that is not known."""
+"""What is drawn: every slow row with its cause, every second of the wall clock, nothing unknown."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_the_strip_has_every_second(run: Diagnosis) -> None:
 
 @contextmanager
 def begun_ledger(path: Path) -> Iterator[LedgerWriter]:
-    """Two seconds of start-up are in it."""
+    """A ledger with two seconds of start-up."""
     with LedgerWriter(path) as ledger:
         ledger.append(RunEvent("2026-01-01T00:00:00+00:00", "1"))
         ledger.append(SpanEvent("startup", 0, 2000.0, what="the model"))
@@ -237,7 +237,7 @@ def test_the_timeline_of_a_ledger_begins_with_the_start_and_has_every_evaluation
 
 
 def test_the_timeline_of_a_ledger_ends_with_the_wait_for_the_last_checkpoint(tmp_path: Path) -> None:
-    """Written in the background, and waited for at the end: copying its weights just before is a moment of its own."""
+    """Written in the background and waited for at the end: copying its weights just before counts separately."""
     with begun_ledger(tmp_path / "ledger.jsonl") as ledger:
         for iteration in range(100):
             ledger.append(StepEvent(iteration, 100.0 + iteration % 3 + 1000.0 * (iteration == 0), loss=3.0))
@@ -269,7 +269,7 @@ def test_the_timeline_stays_in_its_frame_and_shows_hidden_evaluations(run: Diagn
 
 
 def test_the_timeline_is_as_blue_as_the_evaluations_were_long(run: Diagnosis) -> None:
-    """Two thousand evaluations of a twentieth of a pixel each are 5% of the run, and not all of it."""
+    """Two thousand evaluations, each a twentieth of a pixel wide, are 5% of the run, not all of it."""
     many = tuple(SlowRow(n, 200.0, 100.0, ("evaluation",), {"evaluation": 100.0}) for n in range(2000))
     wall = dataclasses.replace(run.wall, total_s=4000.0)
     curves = dataclasses.replace(

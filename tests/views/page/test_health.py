@@ -1,4 +1,4 @@
-"""A run in one word: no word that its findings contradict, and only flags that its trainer takes."""
+"""A run in one word, which its findings never contradict, and only flags that its trainer accepts."""
 
 from __future__ import annotations
 

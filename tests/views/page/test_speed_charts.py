@@ -1,4 +1,4 @@
-"""Speed, sensors and the band of the loss: drawn where they are known, with limits that follow from measurements."""
+"""Speed, sensors and the loss band: drawn where they are known, with limits that follow from measurements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def known() -> Diagnosis:
 
 @pytest.fixture(scope="module")
 def sensed(tmp_path_factory: pytest.TempPathFactory) -> Diagnosis:
-    """Two processes of ten seconds each, whose card is read every second and gets hot in the second one."""
+    """Two processes of ten seconds each; the card is read every second and gets hot in the second one."""
     path, now = tmp_path_factory.mktemp("sensed") / "ledger.jsonl", [0.0]
     with LedgerWriter(path, clock=lambda: now[0], began=0.0) as ledger:
         for process in range(2):

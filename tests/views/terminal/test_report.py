@@ -1,4 +1,4 @@
-"""The terminal report: what it says, and that it stays legible wherever it is printed."""
+"""The terminal report: what it says, and that it is legible wherever it is printed."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_piped_it_is_plain_text(language: str) -> None:
 def test_colour_changes_nothing_but_colour() -> None:
     said = tuple(Finding(code, {"last_iteration": 5}) for code in ("log_truncated", "ended_error"))
     findings = (*said, *case_1().findings)
-    colored = explain(color=True, findings=findings)  # with what is said of the log itself, and an alarm
+    colored = explain(color=True, findings=findings)  # including findings about the log itself, and an alarm
     assert "\x1b[" in colored
     plain = re.sub(r"\x1b\[[0-9;]*m", "", colored)
     assert [line.rstrip() for line in plain.splitlines()] == explain(findings=findings).splitlines()

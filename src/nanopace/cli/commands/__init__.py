@@ -1,1 +1,1 @@
-"""One command, one file, with its name."""
+"""One file per command, with the command's name."""

@@ -93,7 +93,7 @@ def _plan(args: argparse.Namespace) -> Plan:
 
 
 def _knobs(path: str) -> Mapping[str, Value]:
-    """The knobs in a config file, or of a run whose log or ledger has its config."""
+    """The knobs of a config file, or of a run whose log or ledger has its config."""
     from nanopace.config import KNOBS
     from nanopace.config_text import read_config
 

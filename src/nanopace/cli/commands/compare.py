@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Lettered:
-    """The settings of each run: those for all, and over them those with its letter."""
+    """The settings of each run: shared ones, overridden by those with the run's letter."""
 
     def __init__(
         self, configs: Sequence[str], overrides: Sequence[str], gpus: Sequence[str], patterns: Sequence[str] = ()
@@ -94,7 +94,7 @@ class Lettered:
         )
 
     def check_letters(self, runs: int) -> None:
-        """A letter without a run is a slip, and would silently change nothing."""
+        """Reject a letter without a run: it is a slip that would silently change nothing."""
         for letter in sorted(self.letters):
             if _LETTERS.index(letter) >= runs:
                 known = ", ".join(_LETTERS[:runs])
@@ -102,14 +102,16 @@ class Lettered:
 
 
 def _split(text: str, mark: str) -> tuple[str, str]:
-    """'B=b.py' as ('B', 'b.py'), 'b.py' as ('', 'b.py'). Only a single capital is a letter: a path may have an =."""
+    """Split 'B=b.py' into ('B', 'b.py') and 'b.py' into ('', 'b.py'). Only a single capital counts, because a path may
+    contain an =."""
     found = re.fullmatch(rf"([A-Z]){re.escape(mark)}(.*)", text, re.DOTALL)
     return (found[1], found[2]) if found else ("", text)
 
 
 def _read(sources: Sequence[str], settings: Lettered, stage: Stage | None) -> Staged:
-    """The runs by stage. A run's letter is its place in its stage, which is known once the logs have been read."""
-    runs: list[tuple[str, int, Settings, Run]] = []  # where to find it, and what it was read with
+    """The runs by stage. A run's letter is its position in its stage, which is known only after the logs have been
+    read."""
+    runs: list[tuple[str, int, Settings, Run]] = []  # where to find it, and the settings it was read with
     for source in sources:
         likely = settings.of(_letter(len(runs)))
         found = read_runs(source, likely)
@@ -152,7 +154,7 @@ def _compared(runs: Sequence[Run]) -> list[Comparison]:
 
 
 def _show_stages(paired: Staged, args: argparse.Namespace, words: Words) -> None:
-    """One report after the other. A page holds one stage."""
+    """One report after the other. A page shows one stage."""
     compared = [(stage, _compared(runs)) for stage, runs in paired]
     on_a_page = args.html is not None or args.open
     if on_a_page:

@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _whole_parser() -> argparse.ArgumentParser:
-    """All commands in one parser. The command line itself imports only the one that is asked for."""
+    """All commands in one parser. The command line itself imports only the requested one."""
     import shtab
 
     parser = argparse.ArgumentParser(prog="nanopace")

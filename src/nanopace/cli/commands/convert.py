@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _left_behind(pretrained: Pretrained, form: str, words: Words) -> Iterator[str]:
-    """What the other form has no place for."""
+    """What the output format has no place for."""
     tokenizer = pretrained.tokenizer
     if tokenizer is None:
         yield words.text("the tokenizer is unknown, so none is written")

@@ -29,16 +29,16 @@ State = Literal["ok", "warn", "bad"]
 _MARKS: Mapping[State, str] = {"ok": label("ok"), "warn": label("warn"), "bad": label("BAD")}
 _PATIENCE_S = 300.0  # for torch: the first compilation on a slow machine takes a minute or two
 _DISK_BYTES = 256 << 20
-_SLOW_DISK_MB_S = 100.0  # below it a checkpoint of GPT-2 takes a quarter of a minute
-_LEAST_FREE_GB = 10.0  # of the disk: some checkpoints of GPT-2
+_SLOW_DISK_MB_S = 100.0  # slower, and a checkpoint of GPT-2 takes 15 seconds
+_LEAST_FREE_GB = 10.0  # on the disk: room for a few checkpoints of GPT-2
 _LEAST_MEMORY_GB = 4.0  # of the machine
-_BUSY_GB = 1.0  # of the card, that others hold
+_BUSY_GB = 1.0  # of the card, in use by other processes
 _SLOW_CARD = 0.6  # of its data sheet, in large matrix products
 _GIB = 1 << 30
 
 
 class Line(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     state: State
     text: str
@@ -77,7 +77,7 @@ def _lines(directory: Path, words: Words) -> Iterator[Line]:
 
 
 def _of_torch(words: Words) -> Iterator[Line]:
-    """Asked in a process of its own, which may crash or hang. Each line comes as soon as it is known."""
+    """Ask torch in a separate process, which may crash or hang. Each line is yielded as soon as it is known."""
     with (
         tempfile.TemporaryFile() as complaint,
         subprocess.Popen(
@@ -161,7 +161,7 @@ def _speed(found: Mapping[str, Any], words: Words) -> Line:
 
 
 def _works(name: str, what: str) -> dict[str, Callable[[Mapping[str, Any], Words], Line]]:
-    """The three ends of something that is tried."""
+    """The three possible outcomes of a trial."""
 
     def works(found: Mapping[str, Any], words: Words) -> Line:
         return Line("ok", words.text("{what} works ({time})", what=what, time=_time(found["seconds"], words)))
@@ -208,8 +208,8 @@ def _memory(words: Words) -> Line:
 
 
 def _disk(directory: Path, words: Words) -> Line:
-    """How fast a checkpoint gets there, by writing as much for real."""
-    block = os.urandom(1 << 20)  # a disk that compresses gains nothing
+    """How fast a checkpoint is written, measured by writing as much data."""
+    block = os.urandom(1 << 20)  # random, so that a compressing disk gains nothing
     try:
         space = os.statvfs(directory)
         free_gb = space.f_bavail * space.f_frsize / _GIB

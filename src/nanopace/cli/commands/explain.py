@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     settings.check()
     check_output(args)
     if any(name.removesuffix(".gz").endswith(".json") for name in args.logs):
-        from nanopace.cli.traces import is_trace, show_traces  # a log is seldom called so, and need not wait for it
+        from nanopace.cli.traces import is_trace, show_traces  # logs rarely have that name, and need not wait for it
 
         if traces := [name for name in args.logs if is_trace(name)]:
             if args.open:
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 def _diagnosed(
     sources: list[str], settings: Settings, stage: Stage | None, words: Words
 ) -> tuple[list[Diagnosis], bool]:
-    """One bad log of several is reported, and does not keep the others from being explained."""
+    """Diagnose all logs. A bad one is reported but does not keep the others from being explained."""
     from nanopace.diagnosis.diagnose import diagnose
 
     diagnoses: list[Diagnosis] = []

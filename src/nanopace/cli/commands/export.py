@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _place(out: Path | None, run: Run, tool: str) -> Path:
-    """A name of its own for each of several runs, in the directory that was named, else here."""
+    """A separate name for each of several runs, in the given directory or the current one."""
     name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in run.name).strip("-")
     return (out or Path()) / (name + _SUFFIXES.get(tool, f"-{tool}"))
 
@@ -100,7 +100,7 @@ def _to_tracker(run: Run, exported: Sequence[Point], args: argparse.Namespace, o
     config = {name: fact.value for name, fact in run.facts.items()}
     try:
         said = send(exported, tracker, Heading(args.project, run.name, config, out))
-    except Exception as error:  # of somebody else's library
+    except Exception as error:  # from a third-party library
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError("--to {tool}: {reason}", tool=args.to, reason=reason) from None
     if said:
@@ -110,7 +110,7 @@ def _to_tracker(run: Run, exported: Sequence[Point], args: argparse.Namespace, o
 
 
 def _write(out: Path, data: bytes) -> None:
-    """All of it or nothing, and never over something that is there."""
+    """Write everything or nothing, and never overwrite an existing file."""
     from nanopace.files import atomic_file
 
     try:

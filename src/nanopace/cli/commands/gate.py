@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _share(flag: str) -> Callable[[str], float]:
-    """A type for argparse: 1%, 1 % or 0.01. A bare 5 may be meant as 5% or as five times, so it is neither."""
+    """A type for argparse: 1%, 1 % or 0.01. A bare 5 is rejected, because it may mean 5% or five times."""
 
     def read(text: str) -> float:
         found = _SHARE.fullmatch(text.strip())
@@ -120,7 +120,7 @@ def _limits(args: argparse.Namespace) -> Limits:
 
 
 def _read(argument: str, settings: Settings, stage: Stage | None, words: Words) -> Run:
-    """The one run that an argument stands for."""
+    """The single run that an argument names."""
     source, *others = find_sources([argument], words, settings.patterns)
     if others:
         raise UsageError("{path}: has {count} logs, but gate takes one", path=argument, count=1 + len(others))

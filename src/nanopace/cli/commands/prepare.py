@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _corpus_name(args: argparse.Namespace) -> str | None:
-    """The known name among the sources; None where they are files."""
+    """The known corpus among the sources; None if they are files."""
     from nanopace.corpus.download.named import CORPORA
 
     known = [source for source in args.sources if source in CORPORA]
@@ -110,7 +110,7 @@ def _name_of(out: Path | None, sources: Sequence[str]) -> str:
 
 
 def _files(args: argparse.Namespace, name: str | None, directory: Path, on_progress: OnProgress) -> list[Path]:
-    """The files to read; those of a name are downloaded to where another corpus of them finds them too."""
+    """The files to read. Those of a named corpus are downloaded to a place that other corpora made from them share."""
     from nanopace.corpus.documents.inputs import find_inputs
     from nanopace.corpus.download.fetch import download_all
     from nanopace.corpus.download.named import EMBEDDED, python_files, remote_files
@@ -129,7 +129,7 @@ def _files(args: argparse.Namespace, name: str | None, directory: Path, on_progr
 
 
 def _check_names(sources: Sequence[str]) -> None:
-    """Complain of what is neither a file nor a pattern, but nearly the name of a corpus."""
+    """Reject a source that is neither a file nor a pattern but close to the name of a corpus."""
     from nanopace.corpus.download.named import CORPORA
 
     for source in sources:
@@ -164,5 +164,5 @@ def _show(summary: Summary, words: Words) -> None:
 
 
 def _dataset(directory: Path) -> str:
-    """As `nanopace train` takes it: the name alone where it is under data/."""
+    """The name for `nanopace train`: without the directory if it is under data/."""
     return directory.name if directory.parent == Path("data") else str(directory)

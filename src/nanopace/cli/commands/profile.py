@@ -23,7 +23,7 @@ MAY_BE_EMPTY = train.MAY_BE_EMPTY
 WORDS_ARE = train.WORDS_ARE
 
 _NEVER = 1 << 40  # iterations
-_AFTER = 3  # steps behind the window: the card works on some while they are reported
+_AFTER = 3  # steps after the window: the card still works on some while they are reported
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

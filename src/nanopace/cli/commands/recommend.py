@@ -137,7 +137,7 @@ def _find(name: str) -> Card:
 
 
 def _by_hand(name: str | None, args: argparse.Namespace) -> Card:
-    """A card of the table with other figures, or one that is not in it."""
+    """A card from the table with other figures, or one that is not in it."""
     from nanopace.hardware.cards import find_card, given_card
 
     known = None

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from nanopace.train.models.gpt2 import GPT
     from nanopace.wording.catalog import Words
 
-SEPARATOR = "---------------"  # nanoGPT's, between two samples
+SEPARATOR = "---------------"  # nanoGPT's separator between two samples
 
 _LARGEST_PROMPT = 16 << 20  # bytes
 MAY_BE_EMPTY = ("start",)
 WORDS_ARE = "--model"  # or config files
-# A model must not steer somebody's terminal.
+# A model must not control the user's terminal.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _notes(args: argparse.Namespace, pretrained: Pretrained, device: str, words: Words) -> Iterator[str]:
-    """What a person should know before the text: which checkpoint writes it, and what is not done as asked for."""
+    """What to know before the text: which checkpoint generates it, and which flags have no effect."""
     if args.dtype != "float32" and device != "cuda":
         yield words.text(
             "--dtype={dtype}: without a CUDA card sampling runs in float32, as in nanoGPT", dtype=args.dtype
@@ -168,9 +168,9 @@ def _tokenizer(asked: str | None, pretrained: Pretrained) -> Tokenizer:
 
 
 def _encoded(prompt: str, tokenizer: Tokenizer) -> list[int]:
-    """The prompt's tokens; without one, what stands between documents, or where nothing does, a new line.
+    """The prompt's tokens; if it is empty, the end-of-text token, or a newline if there is none.
 
-    GPT-2's name for the end of a document means it, as it does in nanoGPT.
+    GPT-2's name for the end of a document is encoded as that token, as in nanoGPT.
     """
     from nanopace.corpus.tokenizers.base import END_OF_TEXT
 

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from nanopace.train.listener import Listener
     from nanopace.wording.catalog import Words
 
-MAY_BE_EMPTY = tuple(KNOBS)  # a knob says itself what it may be
+MAY_BE_EMPTY = tuple(KNOBS)  # each knob checks its own values
 WORDS_ARE = "--config"
-NOT_SAVED = 1  # also where it was interrupted: whoever goes on in out_dir would not go on from the last step
+NOT_SAVED = 1  # also if interrupted: resuming from out_dir would not continue from the last step
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_knobs(parser: argparse.ArgumentParser) -> None:
-    """Configs and knobs, as nanoGPT takes them; `read_asked` reads them."""
+    """Configs and knobs in nanoGPT's syntax; `read_asked` reads them."""
     parser.add_argument(
         "--config",
         action=KeepOrder,
@@ -68,7 +68,7 @@ def add_knobs(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    speaks = os.environ.get("RANK", "0") == "0"  # of several processes that torchrun started, the first one does
+    speaks = os.environ.get("RANK", "0") == "0"  # of several torchrun processes, only the first prints
     try:
         words = words_of(args)
         asked = read_asked(args)
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     from nanopace.cli.display.prepare_progress import PrepareProgress
     from nanopace.cli.streams import drop_what_is_lost
 
-    drop_what_is_lost()  # the exit code is training's: what counts is on the disk
+    drop_what_is_lost()  # the exit code is that of the training; the results are on disk
     out = sys.stdout if speaks else open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, to the end of the process
     with needs_torch("train"), PrepareProgress(words) as preparing, display_for(out, words) as display:
         display.waiting(words.text("Loading PyTorch ..."))
@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _report(ledger: str, words: Words) -> None:
-    """Print the report. A run that ended before its first row has none, which is no error."""
+    """Print the report. A run that ended before its first row has none, which is not an error."""
     from nanopace.api import diagnose, open_run
     from nanopace.views.terminal.report import print_report
 
@@ -122,7 +122,7 @@ def _report(ledger: str, words: Words) -> None:
 
 
 def _on_several(args: argparse.Namespace, given: Mapping[str, Value]) -> int:
-    """The same command without --gpus, in several processes."""
+    """Run the same command without --gpus in several processes."""
     if not re.fullmatch(r"[1-9][0-9]{0,3}", args.gpus):
         raise UsageError("--gpus={count}: must be a number of cards, such as 2", count=args.gpus)
     flags = [f"--{name}={written}" for name, written in args.in_order]
@@ -136,7 +136,7 @@ def _on_several(args: argparse.Namespace, given: Mapping[str, Value]) -> int:
 
 
 def _tracked(listener: Listener, log_to: str | None, given: Mapping[str, Value]) -> Listener:
-    """The listener, and the trackers of --log_to and nanoGPT's wandb_log beside it."""
+    """The listener, plus the trackers of --log_to and nanoGPT's wandb_log."""
     flags = {name.strip(): f"--log_to {name.strip()}" for name in (log_to or "").split(",") if log_to is not None}
     if given.get("wandb_log"):
         flags.setdefault("wandb", "--wandb_log")
@@ -151,7 +151,7 @@ def _tracked(listener: Listener, log_to: str | None, given: Mapping[str, Value])
 
 
 def _let_it_write(checkpoint: str) -> None:
-    """Let the model that was trained on the embedded corpus write: who tries nanopace wants to see some text."""
+    """Print a sample from the model trained on the embedded corpus: people who try nanopace want to see text."""
     from nanopace.cli.commands import sample
 
     parser = argparse.ArgumentParser()
@@ -170,7 +170,7 @@ def _download(init_from: str) -> None:
 
 
 def read_asked(args: argparse.Namespace) -> Asked:
-    """What files and flags say, in the order in which they stand."""
+    """What files and flags set, in the order given."""
     program = Program.with_defaults()
     files: list[str] = []
     flags: set[str] = set()

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _given(path: str | None) -> dict[str, Value] | None:
-    """The knobs of the config, checked as training checks them."""
+    """The knobs of the config, checked as in training."""
     if path is None:
         return None
     from nanopace.config import KNOBS, TrainConfig

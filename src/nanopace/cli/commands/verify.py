@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 _WORTH_A_BAR = 1 << 30  # bytes: a second or two
-_LARGEST_LEDGER = 1 << 32  # bytes: ten million steps. A file of holes would be read for hours
-_LONGEST_LINE = 1 << 20  # bytes, a thousand times that of an event
+_LARGEST_LEDGER = 1 << 32  # bytes: ten million steps; a sparse file would take hours to read
+_LONGEST_LINE = 1 << 20  # bytes, a thousand times the size of an event
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +66,7 @@ def _line(verdict: Verdict, words: Words) -> str:
 
 
 def _ledger_lines(path: Path, words: Words) -> Iterator[str]:
-    """What the ledger beside the checkpoints lost. A kill may tear one line, so that is no damage."""
+    """What the ledger next to the checkpoints has lost. A kill may tear one line, so that does not count as damage."""
     from nanopace.ledger.file import LEDGER_FILE, EventReader
 
     ledger = path / LEDGER_FILE
@@ -92,7 +92,7 @@ def _ledger_lines(path: Path, words: Words) -> Iterator[str]:
 
 @contextmanager
 def _bar(total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar, on a terminal, if it takes a while."""
+    """A progress bar on a terminal, if it takes a while."""
     if total < _WORTH_A_BAR or not sys.stderr.isatty():
         yield lambda _: None
         return

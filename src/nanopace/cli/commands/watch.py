@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from nanopace.cli.options import add_language, add_pattern, bounded, words_of
 from nanopace.cli.run_arguments import Settings, override, read_quietly
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nanopace.run import Run
     from nanopace.wording.catalog import Words
 
-MAY_BE_EMPTY = ("words",)  # an argument of the command that is started
+MAY_BE_EMPTY = ("words",)  # arguments of the started command may be empty
 _LONGEST_SILENCE = 1e7  # seconds
 
 
@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _completion(settings: Settings) -> Callable[[Run], Run]:
-    """Adds to a run what a person said about it."""
+    """Returns a function that adds the user's settings to a run."""
     from nanopace.config_text import read_config
     from nanopace.sources.infer.infer import complete
 
@@ -118,14 +118,14 @@ def _completion(settings: Settings) -> Callable[[Run], Run]:
     return lambda run: complete(run, knobs, settings.overrides, settings.gpu)
 
 
-# --- the three ways --------------------------------------------------------------------------------------------------
+# --- the three modes -------------------------------------------------------------------------------------------------
 
 
 def _watch_pipe(
     args: argparse.Namespace, words: Words, complete: Callable[[Run], Run], watched: list[Watcher] | None = None
 ) -> int:
-    """Until the pipe closes. Ctrl-C reaches the trainer, too, which may want to save and print: that is waited for.
-    `watched` is given the watcher."""
+    """Watch until the pipe closes. Ctrl-C also reaches the trainer, which may want to save and print, so wait for it.
+    The watcher is appended to `watched`."""
     from nanopace.live.passthrough import Pipe
 
     if sys.stdin is None or sys.stdin.isatty():
@@ -138,7 +138,7 @@ def _watch_pipe(
 
 
 def _watch_file(args: argparse.Namespace, words: Words, complete: Callable[[Run], Run]) -> int:
-    """Until its run is finished, or Ctrl-C."""
+    """Watch until the run is finished, or Ctrl-C."""
     from nanopace.live.chosen import chosen, newest
     from nanopace.live.document import Document, Waiting, document_format
     from nanopace.live.follow import Follower
@@ -152,7 +152,7 @@ def _watch_file(args: argparse.Namespace, words: Words, complete: Callable[[Run]
     directory = args.words[0] if os.path.isdir(args.words[0]) else None
 
     def find() -> str:
-        """In a directory, the newest of this kind: every checkpoint has its own."""
+        """In a directory, the newest file of this kind: every checkpoint has its own."""
         return path if directory is None else newest(directory, lambda log: document_format(log) == format) or path
 
     def complain(error: InputError) -> None:
@@ -166,7 +166,7 @@ def _watch_file(args: argparse.Namespace, words: Words, complete: Callable[[Run]
 
 
 def _watch_on_a_page(args: argparse.Namespace, words: Words, settings: Settings, complete: Callable[[Run], Run]) -> int:
-    """Files are shown until Ctrl-C. What comes through a pipe, or from a command, is passed on as without a page."""
+    """Show files until Ctrl-C. The output of a pipe or a command is passed on as without a page."""
     from nanopace.views.price import read_price
 
     price = None if args.price is None else read_price(args.price)
@@ -183,8 +183,8 @@ def _watch_on_a_page(args: argparse.Namespace, words: Words, settings: Settings,
         opened = _open if args.open else None
         serve(library, words, _tell, listening, host=args.host, price=price, ready=opened)
 
-    def read(path: str) -> list[Run]:
-        return read_quietly(path, settings)
+    def read(source: str | BinaryIO) -> list[Run]:
+        return read_quietly(source, settings)
 
     def beside(library: Library) -> threading.Thread:
         page = threading.Thread(target=show, args=(library,), name="nanopace-web", daemon=True)
@@ -206,7 +206,7 @@ def _watch_on_a_page(args: argparse.Namespace, words: Words, settings: Settings,
     pipe = PipeSource(lambda: watched[0].diagnosis if watched else None)
     page = beside(Library([], read, silent_s=args.silent, pipe=pipe))
     _watch_pipe(args, words, complete, watched)
-    if sys.stdout.isatty():  # whoever sits there wants to see how it ended
+    if sys.stdout.isatty():  # an interactive user wants to see how it ended
         _tell(words.text("The log has ended. The page stays until Ctrl-C."))
         signal.signal(signal.SIGINT, signal.default_int_handler)
         with suppress(KeyboardInterrupt):
@@ -221,7 +221,7 @@ def _open(address: str) -> None:
 
 
 def _start_and_watch(args: argparse.Namespace, words: Words, complete: Callable[[Run], Run]) -> int:
-    """The command prints into a file and is in a session of its own: whatever becomes of us, it goes on."""
+    """The command prints into a file and has its own session, so that it continues whatever happens to us."""
     from nanopace.live.follow import Follower
     from nanopace.live.start import started
 
@@ -295,7 +295,7 @@ def _watch(
 
 
 def _check_notify(args: argparse.Namespace) -> None:
-    """Complain before anything is watched."""
+    """Reject bad notification settings before anything is watched."""
     if args.notify is not None:
         from nanopace.live.notify import split_command
 
@@ -307,7 +307,7 @@ def _check_notify(args: argparse.Namespace) -> None:
 
 
 def _notifier(args: argparse.Namespace, name: str, complain: Complain) -> Notifier | None:
-    """Whoever is told besides the one who watches."""
+    """Notifies others besides the person watching."""
     if args.notify is None and args.webhook is None:
         return None
     from nanopace.live.notify import Channel, Notifier, Program
@@ -323,7 +323,7 @@ def _notifier(args: argparse.Namespace, name: str, complain: Complain) -> Notifi
 
 
 def _output() -> int:
-    """The descriptor of standard output; where that was closed, /dev/null has its place (cli/streams.py)."""
+    """The descriptor of standard output; if that was closed, /dev/null takes its place (cli/streams.py)."""
     try:
         return sys.stdout.fileno()
     except OSError:
@@ -331,7 +331,7 @@ def _output() -> int:
 
 
 def _stop_on_signals() -> threading.Event:
-    """Ctrl-C ends the watching, and nothing else."""
+    """Ctrl-C ends the watching and nothing else."""
     stop = threading.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda *_: stop.set())

@@ -1,1 +1,1 @@
-"""What a person sees while something runs: bars, lines, and the live display of a training."""
+"""What users see while something runs: bars, lines, and the live display of a training."""

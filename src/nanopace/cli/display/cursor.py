@@ -1,4 +1,4 @@
-"""Brings a hidden cursor back, however the process ends or stops."""
+"""Restores a hidden cursor, however the process ends or stops."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _SHOW, _HIDE = b"\x1b[?25h", b"\x1b[?25l"
 
 
 class Cursor:
-    """The cursor of the terminal behind `file`, which somebody else hides and shows as long as nothing goes wrong.
+    """The cursor of the terminal behind `file`. Other code hides and shows it as long as nothing goes wrong.
 
-    SIGTERM ends a process, and Ctrl-Z stops it, without asking anybody. Who handles them itself, as the training loop
-    does, comes after this and takes their place; of Ctrl-Z it passes on the stop.
+    SIGTERM ends a process and Ctrl-Z stops it without further notice. Code with its own handlers, such as the training
+    loop, installs them later and replaces these; for Ctrl-Z, it passes the stop on.
     """
 
     def __init__(self, file: IO[str]) -> None:
@@ -23,7 +23,7 @@ class Cursor:
         self._before: dict[signal.Signals, Any] = {}
 
     def guard(self) -> None:
-        """The cursor is about to be hidden."""
+        """Call before the cursor is hidden."""
         if threading.current_thread() is not threading.main_thread():
             return  # only the main thread may handle signals
         for number, handler in ((signal.SIGTERM, self._end), (getattr(signal, "SIGTSTP", None), self._stop)):
@@ -31,7 +31,7 @@ class Cursor:
                 self._before[number] = signal.signal(number, handler)
 
     def release(self) -> None:
-        """It is shown again."""
+        """Call after it is shown again."""
         for number in list(self._before):
             signal.signal(number, self._before.pop(number))
 
@@ -41,14 +41,14 @@ class Cursor:
         os.kill(os.getpid(), number)
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
-        """This very thread stops itself, and all others with it, so that it knows when it went on."""
+        """Stop this thread, and all others with it, so that it notices when it continues."""
         self._write(_SHOW)
         signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         self._write(_HIDE)
 
     def _write(self, what: bytes) -> None:
-        """Past all buffers and locks: a signal may come while somebody prints."""
+        """Bypass all buffers and locks: the signal may arrive in the middle of a print."""
         try:
             os.write(self._file.fileno(), what)
-        except (OSError, ValueError):  # no terminal, or one that is gone
+        except (OSError, ValueError):  # no terminal, or it is gone
             return

@@ -1,4 +1,4 @@
-"""What a person sees of a training run: a live display on a terminal, and plain lines everywhere else."""
+"""What users see of a training run: a live display on a terminal, plain lines everywhere else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DUMB = ("dumb", "unknown")
 
 
 def display_for(stdout: TextIO, words: Words) -> LiveDisplay | PlainLines:
-    """The live display where it can be shown and rich is there to show it. Use it in a `with`, which ends it."""
+    """The live display if the terminal supports it and rich is installed. Use it in a `with`, which ends it."""
     if stdout.isatty() and os.environ.get("TERM", "").lower() not in _DUMB:
         try:
             from rich.console import Console
@@ -35,7 +35,7 @@ def display_for(stdout: TextIO, words: Words) -> LiveDisplay | PlainLines:
 
 
 class Display:
-    """A listener that makes a line of everything worth one. `_log` brings it to the screen."""
+    """A listener that turns everything worth showing into a line. `_log` brings it to the screen."""
 
     def __init__(self, words: Words) -> None:
         self._words = words
@@ -66,10 +66,10 @@ class Display:
             self._log(line)
 
     def waiting(self, text: str) -> None:
-        """What takes a while, before there is anything to report; '' ends it. Only the live display shows it."""
+        """What takes a while before there is anything to report; '' ends it. Only the live display shows it."""
 
     def close(self) -> None:
-        """Clear away what does not scroll."""
+        """Remove everything that does not scroll."""
 
     def __enter__(self) -> Self:
         return self
@@ -85,7 +85,7 @@ class Display:
         return log_lines.step(step, self._intro.mfu(step))
 
     def _report_lost_output(self) -> None:
-        """The stream may fail. Called outside of any print, since the ledger may itself have something to say."""
+        """Report a failed stream. Called outside any print, because the ledger may print something itself."""
         if self._intro.note_in_ledger is not None:
             for line in new_losses():
                 self._intro.note_in_ledger(line, self._iteration)
@@ -93,7 +93,7 @@ class Display:
 
 
 class PlainLines(Display):
-    """Every line is written at once: a log that is followed is never behind."""
+    """Writes every line immediately, so that a followed log is never behind."""
 
     def __init__(self, out: TextIO, words: Words) -> None:
         super().__init__(words)
@@ -102,7 +102,8 @@ class PlainLines(Display):
         self._printing = False
 
     def _log(self, line: str | StepEvent) -> None:
-        """A note may come from a signal handler in the middle of another line: whoever is at that one prints both."""
+        """Print a line. A note may come from a signal handler in the middle of another line: the interrupted call
+        prints both."""
         self._waiting.append(line if isinstance(line, str) else self._row(line))
         if self._printing:
             return

@@ -1,7 +1,7 @@
-"""What the live display shows at one moment, before anything of it is on a screen.
+"""What the live display shows at one moment, before any of it is on a screen.
 
-The loop reports what happens, thousands of times a second if need be, so keeping it costs a few microseconds and no
-lock; `frame` makes the lines, a few times a second, in another thread.
+The loop reports events, possibly thousands of times a second, so storing them takes a few microseconds and no lock;
+`frame` makes the lines a few times a second in another thread.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ PHASES: Mapping[str, str] = {
     "other": label("other"),
 }
 _NOW = {**PHASES, "step": label("training")}
-_LEAST_SHARE = 0.0005  # what would be shown as 0.0%
-_RECENT = 16  # steps that the rate is of
+_LEAST_SHARE = 0.0005  # a smaller share would be shown as 0.0%
+_RECENT = 16  # steps that the rate is averaged over
 _NARROWEST_BAR, _WIDEST_BAR = 8, 60
 _NARROWEST_CURVE, _WIDEST_CURVE = 8, 60
-_SCALE = 20  # columns for the lowest and the highest loss, and for the spaces around them
+_SCALE = 20  # columns for the lowest and the highest loss and the spaces around them
 
 
 class State:
-    """What the loop reported so far, as far as it is shown."""
+    """What the loop has reported so far, as far as it is shown."""
 
     def __init__(self, words: Words, clock: Callable[[], float] = time.monotonic) -> None:
         self._words, self._clock = words, clock
         self._intro: Introduction | None = None
         self._phase = ""
         self._step: StepEvent | None = None
-        self._first: tuple[int, float] | None = None  # the first step of this process, and when it was done
+        self._first: tuple[int, float] | None = None  # the first step of this process, and when it ended
         self._recent: deque[float] = deque(maxlen=_RECENT)
         self._shares: Mapping[str, float] = {}
         self._evaluation: EvalEvent | None = None
@@ -83,7 +83,7 @@ class State:
     # --- the lines ---------------------------------------------------------------------------------------------------
 
     def frame(self, width: int) -> list[list[Piece]]:
-        """Lines of at most `width` columns."""
+        """The display as lines of at most `width` columns."""
         lines = [
             self._progress(width),
             [(fitting(self._rate(), width), "")],
@@ -111,7 +111,7 @@ class State:
         return [(f"{before} ", ""), ("━" * full, "green"), ("─" * (room - full), "dim"), (f" {', '.join(after)}", "")]
 
     def _seconds_left(self, steps: int) -> float | None:
-        """By the clock on the wall since the first step, so that evaluations and checkpoints count."""
+        """From the wall clock since the first step, so that evaluations and checkpoints count."""
         if self._first is None or self._step is None or self._step.iteration <= self._first[0]:
             return None
         iteration, then = self._first
@@ -132,7 +132,7 @@ class State:
         return parts
 
     def _where_the_time_goes(self) -> list[str]:
-        """The largest first: what does not fit matters least."""
+        """Shares of the phases, largest first: what does not fit matters least."""
         shares = sorted(dict(self._shares).items(), key=lambda item: -item[1])
         return [
             f"{self._called(PHASES, phase)} {self._words.percent(share)}"
@@ -141,7 +141,7 @@ class State:
         ]
 
     def _loss(self, width: int) -> list[Piece]:
-        """The curve has its own scale, so its lowest and its highest value stand beside it."""
+        """The curve has its own scale, with its lowest and its highest value next to it."""
         if self._step is None or self._step.loss is None:
             return []
         words, found = self._words, self._evaluation
@@ -158,7 +158,7 @@ class State:
         return [(f"{before} ", ""), (bars, "cyan"), (f" {scale}", "dim"), (after and f"  {after}", "")]
 
     def _called(self, names: Mapping[str, str], phase: str) -> str:
-        """A phase in the language; one that nobody knows has its own name."""
+        """The translated name of a phase; an unknown one keeps its own."""
         return self._words.text(names[phase]) if phase in names else phase
 
 

@@ -1,7 +1,8 @@
-"""The live display: a few lines at the bottom of the terminal, and the log scrolling above them.
+"""The live display: a few lines at the bottom of the terminal, with the log scrolling above them.
 
-The loop's thread only keeps what it reports. Another one writes, four times a second, whatever the rate of the
-steps: mostly while the loop waits for the card, so that nobody waits for a terminal. The cursor is hidden meanwhile.
+The loop's thread only stores what it reports. Another thread writes four times a second, whatever the rate of the
+steps: mostly while the loop waits for the card, so that the loop never waits for the terminal. The cursor is hidden
+meanwhile.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ EVERY_S = 0.25
 
 
 class LiveDisplay(Display):
-    """A listener. What the loop calls takes no lock: a note may come from a signal handler in the middle of a call."""
+    """A listener. Its methods take no lock, because a note may come from a signal handler in the middle of a call."""
 
     def __init__(self, console: Console, words: Words) -> None:
         super().__init__(words)
         self._console = console
         self._cursor = Cursor(console.file)
-        self._waiting = False  # the cursor is behind a line that says what takes a while
+        self._waiting = False  # the cursor is at the end of a line that says what takes a while
         self._state = State(words)
         self._lines: deque[str | StepEvent] = deque()  # to be printed above the display
         self._live = Live(console=console, get_renderable=self._frame, auto_refresh=False, transient=True)
-        self._drawn_width = 0  # of the terminal, when it was last drawn
-        self._drawn: list[int] = []  # and how long the lines were
+        self._drawn_width = 0  # width of the terminal when last drawn
+        self._drawn: list[int] = []  # lengths of the lines then
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._refresh, name="nanopace-display", daemon=True)
 
@@ -95,11 +96,11 @@ class LiveDisplay(Display):
 
     def _log(self, line: str | StepEvent) -> None:
         self._lines.append(line)
-        if self._thread.ident is None:  # nothing is shown yet, and nobody else prints
+        if self._thread.ident is None:  # nothing is shown yet, and nothing else prints
             self._print_lines()
 
     def _print_lines(self) -> bool:
-        """Print the waiting lines, and redraw the display below them. Returns whether there were any."""
+        """Print the waiting lines and redraw the display below them. Return whether there were any."""
         self._gather_broken_lines()
         lines, width = [], self._console.width - 1
         while self._lines:
@@ -112,7 +113,8 @@ class LiveDisplay(Display):
         return bool(lines)
 
     def _gather_broken_lines(self) -> None:
-        """A terminal that was made narrower has broken the display's lines: they take more room than rich knows of."""
+        """If the terminal became narrower, it wrapped the display's lines, so that they take more room than rich
+        knows."""
         width = self._console.width
         if width < self._drawn_width:
             more = sum((each - 1) // width for each in self._drawn if each)
@@ -120,7 +122,7 @@ class LiveDisplay(Display):
 
     def _frame(self) -> Text:
         self._drawn_width = self._console.width
-        lines = self._state.frame(self._drawn_width - 1)  # some terminals break a line that fills the last column
+        lines = self._state.frame(self._drawn_width - 1)  # some terminals wrap a line that fills the last column
         self._drawn = [sum(len(text) for text, _ in line) for line in lines]
         shown = Text(no_wrap=True, overflow="crop")
         for number, line in enumerate(lines):

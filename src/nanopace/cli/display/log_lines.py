@@ -1,11 +1,11 @@
-"""The lines that `nanopace train` prints: nanoGPT's own beginnings, so that people's scripts go on working.
+"""The lines that `nanopace train` prints. They start like nanoGPT's, so that existing scripts keep working.
 
-What nanoGPT prints comes first in a line, in its own form; what is more comes behind it. What is not the same has
-another name: a training loss of the past steps is never where a script would take it for nanoGPT's second pass.
-Evaluations and checkpoints have their own lines with their own times.
+What nanoGPT prints comes first in a line, in its format; additions follow. Anything that differs has a different name:
+a training loss of past steps never appears where a script would take it for nanoGPT's separate measurement. Evaluations
+and checkpoints have their own lines with their own times.
 
-What sources/formats/nanopace_log.py reads is the same in every language: the first line, the name and the value of each
-choice, rows, evaluations, checkpoints, and how it ended. Reasons, notes and what to do next are in the user's.
+Whatever sources/formats/nanopace_log.py reads is the same in every language: the first line, the name and value of each
+choice, rows, evaluations, checkpoints and the ending. Reasons, notes and next steps are in the user's language.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from nanopace.wording.catalog import Words
 
 _OF_NANOGPT = 3  # loss, time and mfu
-_COMMAND = ": nanopace "  # before a command that can be copied
+_COMMAND = ": nanopace "  # precedes a command to copy
 _TOO_NARROW = 20  # columns: words would have to be broken
-_WORTH_SAYING = 0.01  # of logging on top of the steps' times
+_WORTH_SAYING = 0.01  # of logging time relative to the steps
 
 
 def introduction(intro: Introduction, words: Words) -> Iterator[str]:
@@ -40,7 +40,7 @@ def introduction(intro: Introduction, words: Words) -> Iterator[str]:
 
 
 def of_event(event: Event, words: Words) -> str | None:
-    """The line of an event other than a step; None where it has none."""
+    """The line for an event other than a step; None if it has none."""
     match event:
         case EvalEvent():
             return evaluation(event)
@@ -66,12 +66,12 @@ def step(event: StepEvent, mfu: float | None) -> str:
 
 
 def is_worth_a_row(event: StepEvent, log_interval: int) -> bool:
-    """Every log_interval-th step, and every step that stands out."""
+    """Whether to print a row: every log_interval-th step, and every step that stands out."""
     return event.iteration % log_interval == 0 or event.skipped or event.spike is not None
 
 
 def fitting_row(row: str, width: int) -> str:
-    """A row for a terminal: what does not fit behind nanoGPT's own three figures is left out."""
+    """A row for a terminal: leave out what does not fit after nanoGPT's own three figures."""
     parts = row.split(", ")
     while len(parts) > _OF_NANOGPT and len(", ".join(parts)) > width:
         parts.pop()
@@ -79,7 +79,7 @@ def fitting_row(row: str, width: int) -> str:
 
 
 def wrapped(line: str, width: int) -> str:
-    """A line for a terminal, which would break it in the middle of a word. A command to be copied stays whole."""
+    """A line for a terminal, which would break it inside a word. A command to copy stays in one piece."""
     if columns(line) <= width or width < _TOO_NARROW:
         return line
     said, command, rest = line.partition(_COMMAND)
@@ -106,7 +106,7 @@ def evaluation(event: EvalEvent) -> str:
 
 
 def _train(event: EvalEvent) -> str:
-    """The training loss; where it is the mean of past steps, of how many."""
+    """The training loss, with the number of steps if it is a mean of past steps."""
     if event.train is None:
         return ""
     count = event.train_steps
@@ -144,7 +144,7 @@ def outcome(end: Outcome, out_dir: str, words: Words) -> str:
 
 
 def _unsaved(end: Outcome, out_dir: str, words: Words) -> str:
-    """out_dir does not hold the last step: which one is the newest, where it is, and what to do."""
+    """The message if out_dir lacks the last step: which checkpoint is the newest, where it is, and what to do."""
     interrupted = end.reason == "interrupted"
     done = f"interrupted after {end.iteration} steps"
     if not interrupted:
@@ -186,7 +186,7 @@ def _go_on(out_dir: str, words: Words) -> str:
 
 
 def utilisation(end: Outcome, words: Words) -> Iterator[str]:
-    """The share of the measured peak, if there is one. The mfu of the rows is of the data sheet's peak."""
+    """The share of the measured peak, if known. The mfu in the rows is relative to the data sheet's peak."""
     if end.utilisation is not None and end.measured_tflops is not None:
         yield words.text(
             "a typical step reaches {share} of the {peak} that nanopace tune measured here",
@@ -196,7 +196,7 @@ def utilisation(end: Outcome, words: Words) -> Iterator[str]:
 
 
 def left_out(end: Outcome, words: Words) -> Iterator[str]:
-    """nanoGPT's times contain its logging, and ours do not: say so where it makes a difference."""
+    """nanoGPT's times include its logging, ours do not: say so if it makes a difference."""
     if end.logging > _WORTH_SAYING:
         yield words.text(
             "the times above leave out logging, which took {share} on top of them", share=words.percent(end.logging)
@@ -207,14 +207,14 @@ def left_out(end: Outcome, words: Words) -> Iterator[str]:
 
 
 def duration(seconds: float) -> str:
-    """To the second, also where it took days: whoever reads the log may need it."""
+    """A time to the second, even after days: readers of the log may need it."""
     if seconds < 59.95:
         return f"{max(0.0, seconds):.1f} s"
     return " ".join(_in_units(seconds, {"h": 3600, "min": 60, "s": 1}))
 
 
 def _in_units(seconds: float, units: Mapping[str, int]) -> list[str]:
-    """From the largest unit that it has at least one of."""
+    """Start with the largest unit that is not zero."""
     left, parts = round(seconds), list[str]()
     for unit, length in units.items():
         count, left = divmod(left, length)
@@ -224,7 +224,7 @@ def _in_units(seconds: float, units: Mapping[str, int]) -> list[str]:
 
 
 def kwh(energy: float) -> str:
-    """Three decimals, and of little energy as many as it needs for two digits."""
+    """Three decimals; small amounts get two significant digits."""
     digits = 3 if not 0 < energy < 0.1 else 1 - math.floor(math.log10(energy))
     return f"{energy:.{digits}f} kWh"
 

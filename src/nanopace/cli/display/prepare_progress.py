@@ -1,4 +1,4 @@
-"""The progress of `nanopace prepare`: a bar on a terminal, else a line every few seconds."""
+"""The progress of `nanopace prepare`: a bar on a terminal, otherwise a line every few seconds."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _MB = 1_000_000
 
 
 class PrepareProgress(WithBar):
-    """Listens to `prepare`, and writes on stderr."""
+    """Listens to `prepare` and writes to stderr."""
 
     def __init__(self, words: Words) -> None:
         self._words = words
         self._stage: str | None = None
-        self._began = (0.0, 0)  # of this stage: when, and with how many bytes done before
+        self._began = (0.0, 0)  # of this stage: when, and how many bytes were done before
         self._last_line = 0.0
         self.before: Callable[[], None] | None = None  # called before the first line
 

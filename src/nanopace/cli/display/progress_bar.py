@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def progress_bar(*columns: ProgressColumn | str) -> Progress:
-    """A name, a bar, and these columns. On stderr, gone when it is done."""
+    """A name, a bar and these columns, on stderr; removed when done."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress
 
@@ -17,14 +17,14 @@ def progress_bar(*columns: ProgressColumn | str) -> Progress:
 
 
 def bar_of_bytes(*more: str) -> Progress:
-    """How many bytes, how fast, how long still. `more`: columns of text before the time that is left."""
+    """Bytes done, speed and time left. `more`: text columns before the time left."""
     from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
     return progress_bar(DownloadColumn(), TransferSpeedColumn(), *more, TimeRemainingColumn())
 
 
 class WithBar:
-    """Something that may come to show a bar, which goes when its `with` ends."""
+    """Base class for anything that may show a bar; the bar is removed when its `with` ends."""
 
     _bar: Progress | None = None
     _task: TaskID | None = None

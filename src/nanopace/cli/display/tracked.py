@@ -1,6 +1,6 @@
-"""A listener that also sends the figures of a run to trackers, under nanoGPT's names.
+"""A listener that also sends a run's figures to trackers, under nanoGPT's names.
 
-A training loss of the past steps has a name of its own: in one chart with nanoGPT's it would look like worse training.
+A training loss of past steps has its own name: in one chart with nanoGPT's, it would look like worse training.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Tracked:
-    """Passes everything on to another listener, and sends logged steps and every evaluation to each tracker."""
+    """Passes everything on to another listener, and sends logged steps and all evaluations to each tracker."""
 
     def __init__(
         self,

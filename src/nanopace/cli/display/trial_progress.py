@@ -1,4 +1,4 @@
-"""The progress of `tune` and `ablate`: a bar with the time that is left on a terminal, else a line for each trial."""
+"""The progress of `tune` and `ablate`: a bar with the time left on a terminal, otherwise a line per trial."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 class TrialProgress(WithBar):
-    """Writes on stderr. The bar is full with the last trial, or with the budget where it decides how many there are."""
+    """Writes to stderr. The bar is full after the last trial, or at the end of the budget if that limits their
+    number."""
 
     def __init__(self, count: int | None, words: Words, budget_s: float = 0.0) -> None:
         self._count, self._words, self._done = count, words, 0

@@ -1,1 +1,1 @@
-"""The documents in files: text, JSONL, parquet and zip, in pieces that are small beside the memory."""
+"""The documents in files: text, JSONL, parquet and zip, in pieces that easily fit in memory."""

@@ -1,4 +1,4 @@
-"""Which files a corpus is made from: arguments that are files, directories or patterns, and what is read in them."""
+"""Finds the files for a corpus: arguments may be files, directories or patterns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from nanopace.errors import InputError
 from nanopace.files import walk
 
-# What is read in a directory or an archive. A file that is named itself is read whatever it is called.
+# The suffixes that are read in a directory or an archive. A file named explicitly is read whatever its suffix.
 _PROSE = (".txt", ".text", ".md", ".markdown", ".rst", ".tex", ".srt", ".html", ".htm", ".xml", ".csv", ".tsv")
 _PROGRAMS = (".py", ".pyi", ".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".cuh", ".rs", ".go", ".java", ".kt", ".scala")
 _SCRIPTS = (".js", ".mjs", ".ts", ".tsx", ".jsx", ".css", ".sh", ".sql", ".rb", ".php", ".lua", ".pl", ".r", ".jl")
@@ -23,7 +23,7 @@ _FILES = frozenset((PARQUET, ARCHIVE))
 
 
 def find_inputs(arguments: Sequence[str]) -> list[Path]:
-    """The files that arguments stand for, each once, in a fixed order."""
+    """The files that the arguments stand for, each once, in a fixed order."""
     found: dict[Path, None] = {}
     for argument in arguments:
         for path in _named(argument):
@@ -32,7 +32,7 @@ def find_inputs(arguments: Sequence[str]) -> list[Path]:
 
 
 def holds_text(name: str) -> bool:
-    """Whether a member of an archive is read: by its name, as in a directory."""
+    """Whether to read a member of an archive: its name decides, as in a directory."""
     return _inner_suffix(PurePath(name)) in _TEXTS and not any(_is_hidden(part) for part in PurePath(name).parts)
 
 
@@ -51,14 +51,14 @@ def _named(argument: str) -> list[Path]:
     if glob.has_magic(argument) and "\0" not in argument:
         matching = [Path(each) for each in sorted(glob.glob(argument, recursive=True))]
         if matching:
-            # `**` matches a directory and what is in it: only the files count, or all would be found twice
+            # `**` matches directories and their contents: keep only the files, or each would be found twice
             return [each for each in matching if each.is_file()] or matching
         raise InputError("{path}: no file matches", path=argument)
     raise InputError("{path}: there is no file or corpus of that name", path=argument)
 
 
 def _below(directory: Path) -> list[Path]:
-    """The files below a directory, sorted. Hidden ones and links to directories are left out."""
+    """The files below a directory, sorted. Hidden files and links to directories are left out."""
     found = sorted(_readable(directory))
     if not found:
         raise InputError("{path}: contains no text, .jsonl, .parquet or .zip files", path=directory)
@@ -76,7 +76,7 @@ def _readable(directory: Path) -> Iterator[Path]:
 
 
 def _inner_suffix(path: PurePath) -> str:
-    """The suffix without that of a compression: .jsonl for rows.jsonl and for rows.jsonl.zst."""
+    """The suffix without that of the compression: .jsonl for both rows.jsonl and rows.jsonl.zst."""
     suffix = path.suffix.lower()
     return PurePath(path.stem).suffix.lower() if suffix in COMPRESSED else suffix
 

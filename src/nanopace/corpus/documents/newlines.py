@@ -1,6 +1,6 @@
-"""Line ends as Python's text files have them, and so nanoGPT: `\\r\\n` and a lone `\\r` are `\\n`.
+"""Normalises line ends as Python's text files do, and therefore nanoGPT: `\\r\\n` and a lone `\\r` become `\\n`.
 
-Done to the bytes before anybody counts them, so that a text has one size, one hash and one cut, whoever wrote it.
+This happens to the bytes before they are counted, so that a text has one size, one hash and one split on every system.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any, BinaryIO
 
 
 def with_plain_newlines(stream: BinaryIO) -> BinaryIO:
-    """The bytes of a text in UTF-8, or of anything in which a byte is a character, with `\\n` alone."""
+    """The stream with `\\n` alone. It must be UTF-8, or any encoding in which a byte is a character."""
     return io.BufferedReader(_PlainNewlines(stream))
 
 
 class _PlainNewlines(io.RawIOBase):
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._after_return = False  # what was given last ended with \r: a \n behind it is the same line end
+        self._after_return = False  # the last output came from a \r: a \n after it belongs to the same line end
 
     def readable(self) -> bool:
         return True

@@ -1,8 +1,8 @@
-"""The texts in a parquet file, a few rows at a time, and no more memory than a few of its pages.
+"""Reads the texts of a parquet file a few rows at a time, in no more memory than a few of its pages take.
 
-A dictionary of one long text and a hundred thousand references to it are five kilobytes. So the pages are looked at
-before they are unpacked, as many rows are read at once as fit whatever is in them, and what comes out is held against
-the size of the file.
+In five kilobytes, a file can hold one long text in a dictionary and a hundred thousand references to it. So pages are
+checked before they are unpacked, only as many rows are read at once as surely fit, and the output is compared with the
+file's size.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from nanopace.errors import InputError, Message
 from nanopace.files import open_regular
 
 MAGIC = b"PAR1"
-_LARGEST_FOOTER = 16 << 20  # bytes: as many row groups as a file of terabytes has
+_LARGEST_FOOTER = 16 << 20  # bytes: enough row groups for terabytes
 _LARGEST_PAGE = 128 << 20  # bytes, unpacked
 _ROWS = 64  # decoded at a time,
-_ROWS_BYTES = 64 << 20  # and how much they may be, but for a single one
-_HARMLESS_ROWS = 1 << 20  # that may be in anything; beyond that a row takes a byte at least
-_BUFFER = 1 << 20  # bytes of a column that are read ahead; else all of it is
+_ROWS_BYTES = 64 << 20  # and their maximum size, unless a single row is larger
+_HARMLESS_ROWS = 1 << 20  # allowed in any file; beyond this, each row must take at least a byte
+_BUFFER = 1 << 20  # bytes of a column to read ahead; otherwise all of it is
 
 
 def pyarrow(module: str = "pyarrow") -> Any:
@@ -58,11 +58,11 @@ def texts_of_parquet(path: Path, text_field: str) -> Iterator[Document]:
             "{path}: unpacks to more than {times} times its size, which no text does", path=path, times=DENSEST
         ) from None
     except (arrow.ArrowException, OSError, ValueError, ArithmeticError, LookupError) as error:
-        raise _unreadable(path, str(error)) from None  # the last three: of names and numbers that make no sense
+        raise _unreadable(path, str(error)) from None  # the last three come from nonsensical names and numbers
 
 
 def check_parquet(path: Path, text_field: str) -> None:
-    """Complain of a file that is not parquet from its first to its last byte, or has no such column of texts."""
+    """Raise an error if the file is not complete parquet, or has no text column of this name."""
     try:
         with _table(path, text_field):
             pass
@@ -71,7 +71,7 @@ def check_parquet(path: Path, text_field: str) -> None:
 
 
 def _table(path: Path, text_field: str) -> Any:
-    """The open file, once its footer and its column are checked."""
+    """Open the file and check its footer and its column."""
     with open_regular(path) as file:
         begin = file.read(len(MAGIC))
         size = file.seek(0, os.SEEK_END)
@@ -105,7 +105,7 @@ def listed(names: list[str]) -> str:
 
 
 def _rows_at_once(path: Path, chunk: Any) -> int:
-    """How many rows fit into memory, whatever they are: no text is larger than the page that it comes from."""
+    """How many rows surely fit in memory: no text is larger than its page."""
     begins = [place for place in (chunk.dictionary_page_offset, chunk.data_page_offset) if place]
     largest = 1
     with open_regular(path) as file:

@@ -1,7 +1,7 @@
-"""The pages of a parquet column, by their headers: how large each becomes, before anything is unpacked.
+"""Reads the page headers of a parquet column: how large each page becomes, before anything is unpacked.
 
-The library that reads parquet believes these headers and takes the memory that they ask for, 2 GB for a page of some
-bytes. The format: https://parquet.apache.org/docs/file-format/data-pages/, with headers in Thrift's compact protocol.
+The parquet library trusts these headers and allocates what they ask for: 2 GB for a page of a few bytes. The format is
+described at https://parquet.apache.org/docs/file-format/data-pages/; headers are in Thrift's compact protocol.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
-_LONGEST_HEADER = 1 << 16  # bytes; statistics in it may hold a value
-_DEEPEST = 8  # structs in structs
+_LONGEST_HEADER = 1 << 16  # bytes; its statistics may hold a value
+_DEEPEST = 8  # nested structs
 
-# Thrift's types, as the compact protocol numbers them
+# Thrift's types, as numbered in the compact protocol
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _STRUCT = 1, 2, 3, 7, 8, 12
 _INTEGERS = frozenset((4, 5, 6))
-_UNCOMPRESSED, _COMPRESSED = 2, 3  # the fields of a page's header
+_UNCOMPRESSED, _COMPRESSED = 2, 3  # fields of a page header
 
 
 class BadPageError(Exception):
-    """A header that makes no sense."""
+    """A nonsensical header."""
 
 
 def page_sizes(file: BinaryIO, begin: int, size: int) -> Iterator[tuple[int, int]]:
-    """The size of each page of the column chunk at `begin`: unpacked, and as it is in the file."""
+    """The size of each page in the column chunk at `begin`: unpacked, and in the file."""
     end = begin + size
     while begin < end:
         file.seek(begin)
@@ -36,7 +36,7 @@ def page_sizes(file: BinaryIO, begin: int, size: int) -> Iterator[tuple[int, int
 
 
 class _Header:
-    """One struct in the compact protocol, and how far it is read."""
+    """Reads one struct of the compact protocol."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -76,7 +76,7 @@ class _Header:
         elif kind == _STRUCT and depth < _DEEPEST:
             for _, inner in self._fields():
                 self._skip(inner, depth + 1)
-        else:  # lists, sets and maps are in no page's header
+        else:  # page headers contain no lists, sets or maps
             raise BadPageError
 
     def _byte(self) -> int:

@@ -1,8 +1,8 @@
-"""A document as pieces of 64 kB: small beside the memory, enough of them for every core, and cut between tokens.
+"""Splits documents into pieces of 64 kB: small in memory, enough for every core, and cut between tokens.
 
-A single text may be larger than the memory, and a tokenizer encodes one text on one core. So every document is encoded
-piece by piece. A piece ends before a line break or a space that has a word behind it, where GPT-2's rule for words (and
-our own BPE's, which is the same) begins a new word anyway: the tokens are those of the whole text.
+A single text may be larger than memory, and a tokenizer encodes one text on one core. So each document is encoded in
+pieces. A piece ends before a line break or space that is followed by a word. GPT-2's splitting rule (and that of our
+BPE, which is the same) starts a new word there anyway, so the tokens are those of the complete text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import BinaryIO
 from nanopace.errors import InputError
 
 PIECE = 1 << 16  # bytes
-_IN_MEMORY = 8 << 20  # a larger document is read twice: for its hash, then for its text
+_IN_MEMORY = 8 << 20  # a larger document is read twice: once for its hash, once for its text
 _HOLE = bytes(PIECE)
 _LONGEST_CHARACTER = 4  # bytes of UTF-8
 _BOM = "\ufeff"
@@ -29,33 +29,33 @@ Reopen = Callable[[], AbstractContextManager[BinaryIO]]
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text; where it is a file of its own, not yet read."""
+    """One text. If it is a separate file, it has not been read yet."""
 
     content: bytes | Reopen
-    name: str  # for whoever has to mend it
-    at: Callable[[], int]  # how many bytes of the input file are read by now
+    name: str  # for error messages
+    at: Callable[[], int]  # how many bytes of the input file have been read
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some text of a document."""
+    """A part of a document."""
 
     text: str
     size: int  # bytes of the text in UTF-8
-    begins: bool  # the document's first
-    digest: int  # 64 bits of the hash of the whole document: the same for the same text
+    begins: bool  # it is the document's first piece
+    digest: int  # 64 bits of the whole document's hash: equal texts have equal digests
     held_out: bool | None  # for validation; None: the digest decides
-    replaced: int  # characters that stand for bytes that are not UTF-8
-    at: int  # how many bytes of the input file were read up to here
+    replaced: int  # characters that replace bytes that are not UTF-8
+    at: int  # how many bytes of the input file have been read up to here
 
 
 def pieces_of(document: Document, held_out: float | None = None) -> Iterator[Piece]:
-    """A document's pieces. With `held_out`, this share at its end is a document of its own, for validation."""
+    """The pieces of a document. With `held_out`, this share at its end becomes a separate document for validation."""
     content = document.content
     if content == b"":
         return
     if held_out is None and isinstance(content, bytes) and 0 < len(content) <= PIECE:
-        text, replaced = decoded(content)  # as below, for the millions of documents that are short
+        text, replaced = decoded(content)  # the same as below, for millions of short documents
         text = text.removeprefix(_BOM)
         yield Piece(text, len(text.encode()), True, _digest(content), None, replaced, document.at())
         return
@@ -72,7 +72,7 @@ def pieces_of(document: Document, held_out: float | None = None) -> Iterator[Pie
 
 
 def _reopener(document: Document) -> Reopen:
-    """A function that opens the document's bytes anew: from memory, unless there are many."""
+    """A function that opens the document's bytes again: from memory, unless it is large."""
     content = document.content
     if not isinstance(content, bytes):
         reopen = content
@@ -88,11 +88,11 @@ def _reopener(document: Document) -> Reopen:
 
 
 def _measured(stream: BinaryIO, document: Document) -> tuple[int, int]:
-    """The size and the digest of a stream."""
+    """The size and digest of a stream."""
     hashed = hashlib.blake2b(digest_size=8)
     size = 0
     while chunk := stream.read(PIECE):
-        if chunk == _HOLE:  # of a file that is nothing but a size
+        if chunk == _HOLE:  # a sparse file without content
             raise InputError("{path}: is not a text file", path=document.name)
         hashed.update(chunk)
         size += len(chunk)
@@ -104,7 +104,7 @@ def _digest(data: bytes) -> int:
 
 
 def _place_of_cut(reopen: Reopen, place: int) -> int:
-    """The character's beginning at or before a place. nanoGPT, too, cuts its small examples wherever the share ends."""
+    """The start of the character at or before a place. nanoGPT cuts its small examples wherever the share ends, too."""
     before = max(0, place - _LONGEST_CHARACTER)
     with reopen() as stream:
         skipped = 0
@@ -134,14 +134,14 @@ def _span(stream: BinaryIO, size: int, digest: int, held_out: bool | None, docum
 
 
 def cut_between_words(data: bytes) -> int:
-    """Where a piece ends: before a blank that has a word behind it, else between two characters."""
+    """Where to end a piece: before a blank that is followed by a word, else between two characters."""
     for blank in (b"\n", b" "):
         place = len(data) - _LONGEST_CHARACTER
         while (place := data.rfind(blank, len(data) // 2, place)) > 0:
             following = data[place + 1 : place + 1 + _LONGEST_CHARACTER].decode(errors="ignore")[:1]
             if following and not following.isspace():
                 return place
-            place = max(1, len(data[:place].rstrip()))  # nor has any other blank of this run a word behind it
+            place = max(1, len(data[:place].rstrip()))  # no other blank of this run is followed by a word
     return _character_start(data, len(data) - _LONGEST_CHARACTER)
 
 
@@ -154,7 +154,7 @@ def _character_start(data: bytes, place: int) -> int:
 
 
 def decoded(data: bytes) -> tuple[str, int]:
-    """The text, and how many of its characters are U+FFFD because bytes are not UTF-8."""
+    """The text, and how many of its characters are U+FFFD because the bytes are not UTF-8."""
     try:
         return data.decode(), 0
     except UnicodeDecodeError:
@@ -163,7 +163,7 @@ def decoded(data: bytes) -> tuple[str, int]:
 
 
 def _read(stream: BinaryIO, size: int) -> bytes:
-    """That many bytes, or all that are left: a decompressor may hand out fewer at a time."""
+    """Read `size` bytes, or all that are left: a decompressor may return fewer at a time."""
     chunks = []
     while size > 0 and (chunk := stream.read(size)):
         chunks.append(chunk)

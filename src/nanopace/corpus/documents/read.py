@@ -1,9 +1,9 @@
-"""The documents in a file: a text is one, and so is each row of JSONL and parquet and each member of a zip archive.
+"""Finds the documents in a file: a text file is one, and so is each row of JSONL or parquet and each member of a zip.
 
-Everything is streamed, and an archive is never unpacked. What a file is, its first bytes say; its name only tells JSONL
-from other text. Bytes that are not UTF-8 become U+FFFD, and are counted; whatever else is wrong is an error with its
-file and line, because a corpus that silently lacks its second half is worse than none. A text's lines end with `\\n`
-alone (newlines.py); strings in JSONL and parquet are what they are.
+Everything is streamed, and an archive is never extracted. The first bytes determine the type of a file; its name only
+distinguishes JSONL from other text. Bytes that are not UTF-8 become U+FFFD and are counted. Any other defect is an
+error that names the file and line, because a corpus that silently lacks its second half is worse than none. Lines of
+text end with `\\n` (newlines.py); strings in JSONL and parquet are left unchanged.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from nanopace.files import open_regular, takes_much_memory
 if TYPE_CHECKING:
     import zipfile
 
-_LONGEST_ROW = 32 << 20  # bytes of one line of JSONL
-_LONG_ROW = 1 << 20  # bytes from which on a line may become more objects than fit into memory
-_MEMBER_HEADER = 30  # bytes in front of each, and more with its name
-_ARCHIVES = (b"PK\x03\x04", b"PK\x05\x06")  # with members, and without
+_LONGEST_ROW = 32 << 20  # bytes of one JSONL line
+_LONG_ROW = 1 << 20  # bytes; a longer line may become more objects than fit in memory
+_MEMBER_HEADER = 30  # bytes before each member, plus its name
+_ARCHIVES = (b"PK\x03\x04", b"PK\x05\x06")  # with members, and empty
 
 Position = Callable[[], int]
 
 
 def documents(path: Path, text_field: str = "text") -> Iterator[Document]:
-    """Every document of a file, in its order. A text that is a file of its own is not read yet."""
+    """All documents of a file, in order. A text that is a separate file is not read yet."""
     with _open(path) as file, _complaints(str(path)):
         head = file.read(4)
     if head == MAGIC:
         yield from texts_of_parquet(path, text_field)
     elif head in _ARCHIVES:
         yield from _archive(path, text_field)
-    elif path.suffix.lower() in (PARQUET, ARCHIVE):  # a web page, mostly, that came in its place
+    elif path.suffix.lower() in (PARQUET, ARCHIVE):  # usually a web page that was downloaded instead
         raise InputError(
             "{path}: its content does not match its name: it does not start like {kind}; download it again or rename "
             "it",
@@ -62,7 +62,7 @@ def documents(path: Path, text_field: str = "text") -> Iterator[Document]:
 
 
 class _TextFile:
-    """A file that is one document, and how far it is read."""
+    """A file that is one document. Counts how much of it was read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -93,7 +93,7 @@ def _unpacked(file: io.BufferedReader) -> BinaryIO:
 
 
 class _Watched(io.RawIOBase):
-    """A decompressor that stops where a small file unpacks to far too much."""
+    """A decompressor that stops if a small file expands far too much."""
 
     def __init__(self, stream: BinaryIO, density: Density | _Amount) -> None:
         self._stream, self._density = stream, density
@@ -110,7 +110,7 @@ class _Watched(io.RawIOBase):
 
 @contextmanager
 def _complaints(name: str) -> Iterator[None]:
-    """Turns whatever a decompressor raises for a broken file into one line that names the file."""
+    """Turn any error that a decompressor raises for a broken file into one line that names the file."""
     import lzma
     import struct
     import zipfile
@@ -147,7 +147,7 @@ def _json_lines(stream: BinaryIO, name: str, text_field: str, at: Position) -> I
 
 
 def _field(line: bytes, text_field: str, name: str, number: int) -> bytes | None:
-    """The text of a row; None where it is null. What is not UTF-8 in it stays so, to be replaced with the rest."""
+    """The text of a row, or None if it is null. Bytes that are not UTF-8 are kept, and replaced later."""
     try:
         heavy = len(line) > _LONG_ROW and takes_much_memory(line)
         row = None if heavy else json.loads(line.decode(errors="surrogateescape"))
@@ -175,8 +175,7 @@ def _field(line: bytes, text_field: str, name: str, number: int) -> bytes | None
 
 
 class _Amount:
-    """All that comes out of an archive, held against its size, whatever its members claim. What is read a second time
-    is counted once."""
+    """Compares the output of an archive with its size, whatever its members claim. Bytes read twice count once."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -184,7 +183,7 @@ class _Amount:
         self._member = -1
 
     def begin(self, member: zipfile.ZipInfo) -> None:
-        """A member is read from its first byte on."""
+        """Start reading a member from its first byte."""
         if member.header_offset != self._member:
             self._before, self._furthest, self._member = self._before + self._furthest, 0, member.header_offset
         self._out = 0
@@ -196,7 +195,7 @@ class _Amount:
 
 
 def _archive(path: Path, text_field: str) -> Iterator[Document]:
-    """The texts in a zip archive, by the rules of a directory. A member's name is looked at, never used as a path."""
+    """The texts in a zip archive, by the rules for a directory. A member's name is never used as a path."""
     import zipfile
 
     with _complaints(str(path)), _open(path) as file, zipfile.ZipFile(file) as archive:
@@ -217,7 +216,7 @@ def _archive(path: Path, text_field: str) -> Iterator[Document]:
 
 
 def _check_members(path: Path, archive: zipfile.ZipFile) -> None:
-    """Members that lie in the same bytes make a little archive endless."""
+    """Refuse members that share the same bytes: they would make a small archive endless."""
     end = 0
     for member in sorted(archive.infolist(), key=lambda member: member.header_offset):
         if member.header_offset < end:

@@ -1,1 +1,1 @@
-"""Files from the network: the corpora that have a name, whole or not at all, and held against checksums."""
+"""Downloads the named corpora. Each file arrives complete or not at all, and is verified by checksum."""

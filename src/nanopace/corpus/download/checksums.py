@@ -1,4 +1,4 @@
-"""SHA256SUMS beside files that were downloaded: what each was when it came, in the form that `sha256sum -c` reads."""
+"""SHA256SUMS next to downloaded files: the hash of each when it arrived, in the format of `sha256sum -c`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from nanopace.errors import InputError, unreadable
 from nanopace.files import read_bounded, write_durably
 
 CHECKSUMS: Final = "SHA256SUMS"
-_LARGEST_FILE: Final = 1 << 20  # bytes: some ten thousand files
+_LARGEST_FILE: Final = 1 << 20  # bytes: about ten thousand files
 _LINE: Final = re.compile(r"([0-9a-f]{64})  ([^/\0\n]+)")
 
 
 def read_checksums(directory: Path) -> dict[str, str]:
-    """The checksums by file name; empty where none were written yet."""
+    """The checksums by file name; empty if there is no file yet."""
     path = directory / CHECKSUMS
     if not os.path.lexists(path):
         return {}

@@ -1,10 +1,9 @@
-"""One file from the network, whole or not at all.
+"""Downloads one file, completely or not at all.
 
-What has arrived stays in a `.part` file. A connection that breaks, a disk that is full, and a program that is killed
-cost nothing: the next attempt asks for the rest. Only a file with the right checksum gets its name: the one that is
-known here, the one that it had when it was downloaded before, or the one that Hugging Face names as it answers. Without
-any of them nothing is downloaded. Hugging Face's datasets come this way too: one way to download is enough, and this
-one can be tried out against any server.
+What has arrived stays in a `.part` file. After a broken connection, a full disk or a kill, the next attempt asks for
+the rest. A file gets its name only if its checksum is right: the one known here, the one from an earlier download, or
+the one that Hugging Face sends with its answer. Without any of these, nothing is downloaded. Hugging Face datasets use
+this code, too: one way to download is enough, and this one can be tested against any server.
 """
 
 from __future__ import annotations
@@ -31,35 +30,35 @@ from nanopace.errors import InputError, reason_of
 from nanopace.files import make_directory, open_own
 
 TIMEOUT: Final = 30.0  # seconds of silence
-_ATTEMPTS: Final = 5  # in a row that bring nothing
+_ATTEMPTS: Final = 5  # failed attempts in a row
 _CHUNK: Final = 1 << 18
-_LARGEST: Final = 8 << 30  # bytes of an answer that does not say how many it has,
-_MARGIN: Final = 64 << 20  # and of room that it leaves on the disk
-_TEXT_FIELD: Final = "text"  # of the corpora that have a name
-_BUSY: Final = frozenset((408, 425, 429, 500, 502, 503, 504))  # what a server says that may be asked again
+_LARGEST: Final = 8 << 30  # bytes to accept of an answer without a length,
+_MARGIN: Final = 64 << 20  # and to leave free on the disk
+_TEXT_FIELD: Final = "text"  # of the named corpora
+_BUSY: Final = frozenset((408, 425, 429, 500, 502, 503, 504))  # status codes after which to try again
 
-OnProgress = Callable[[int, int | None], object]  # bytes so far, bytes in all where known
-OnProgressOfAll = Callable[[int, int | None, str], object]  # and which of the files it is: 3/80
+OnProgress = Callable[[int, int | None], object]  # bytes so far, total bytes if known
+OnProgressOfAll = Callable[[int, int | None, str], object]  # and which file it is: 3/80
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A file that never changes: its address, and what must arrive from there."""
+    """A file that never changes: its URL, and what must arrive."""
 
     url: str
     name: str
     size: int | None = None
-    sha256: str | None = None  # None: Hugging Face has to name it, as it answers
+    sha256: str | None = None  # None: Hugging Face must send it with its answer
 
 
 def download(remote: Remote, directory: Path, on_progress: OnProgress | None = None, pause: float = 1.0) -> Path:
-    """The file in `directory`, downloaded as far as it is not there yet."""
+    """Return the file in `directory`, after downloading what is missing of it."""
     target = directory / remote.name
     if remote.name.endswith(PARQUET):
-        pyarrow()  # before gigabytes come that could not be read
+        pyarrow()  # before downloading gigabytes that could not be read
     if target.is_file() and remote.size in (None, target.stat().st_size):
-        _check_content(target, remote)  # an earlier version took whatever a network answered
-        return target  # we give it its name only after its checksum; a person who put it there knows what it is
+        _check_content(target, remote)  # an earlier version accepted any answer
+        return target  # we name a file only after checking it, and a user who put it there knows what it is
     with _writing(target):
         make_directory(directory)
     transfer = _Transfer(remote, target, on_progress)
@@ -78,7 +77,7 @@ def download(remote: Remote, directory: Path, on_progress: OnProgress | None = N
 
 
 def download_all(remotes: Sequence[Remote], directory: Path, on_progress: OnProgressOfAll) -> list[Path]:
-    """Several files, one after the other. How much they are together is known where the size of each is."""
+    """Download several files, one after the other. The total size is known if the size of each is."""
     sizes = [remote.size for remote in remotes if remote.size is not None]
     total = sum(sizes) if len(sizes) == len(remotes) else None
     paths: list[Path] = []
@@ -102,7 +101,7 @@ class _TryAgain(Exception):
 
 @dataclass(slots=True)
 class _Transfer:
-    """One file on its way."""
+    """The download of one file."""
 
     remote: Remote
     target: Path
@@ -123,7 +122,7 @@ class _Transfer:
             return os.fstat(file.fileno()).st_size
 
     def fetch(self) -> None:
-        """Ask for what is missing, and take what comes."""
+        """Request the missing part and save it."""
         here = self.here()
         if self.size is not None and here >= self.size and self.sha256 is not None:
             return
@@ -137,7 +136,7 @@ class _Transfer:
                 self._take(answer, here)
         except urllib.error.HTTPError as error:
             self._refused(error, here)
-        except (OSError, http.client.HTTPException, ValueError) as error:  # of the network: the disk's are told by now
+        except (OSError, http.client.HTTPException, ValueError) as error:  # network: disk errors are handled above
             reason = getattr(error, "reason", None) or error
             if is_hopeless(reason):
                 raise self.complaint(said(reason)) from None
@@ -147,7 +146,7 @@ class _Transfer:
         reason = f"{error.code} {said(error.reason)}"
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and here:
             if error.headers.get("Content-Range") == f"bytes */{here}" and self.sha256 is not None:
-                return  # there is no more: all of it is here already
+                return  # no more to come: the file is complete
             self.part.unlink()
             raise _TryAgain(reason)
         if error.code in _BUSY:
@@ -166,13 +165,13 @@ class _Transfer:
             while chunk:
                 with _writing(self.part):
                     rest = memoryview(chunk)
-                    while rest:  # a disk that is nearly full takes some of it
+                    while rest:  # a nearly full disk may write only a part
                         rest = rest[file.write(rest) :]
                 here += len(chunk)
                 if self.size is None:
                     self._check_bounds(here)
                 elif here > self.size:
-                    break  # whatever it is, it is not the file
+                    break  # this is not the file
                 if self.on_progress is not None:
                     self.on_progress(here, self.size)
                 chunk = answer.read(_CHUNK)
@@ -181,10 +180,10 @@ class _Transfer:
 
     @contextlib.contextmanager
     def _opened(self, here: int) -> Iterator[io.FileIO]:
-        """The .part file, positioned behind the bytes that are here already; synced when it is closed."""
+        """The .part file, positioned after the bytes already downloaded; synced when it is closed."""
         with _writing(self.part):
             handle = open_own(self.part, os.O_RDWR | os.O_CREAT)
-        with open(handle, "r+b", buffering=0) as file:  # nothing is left to be written when it is closed
+        with open(handle, "r+b", buffering=0) as file:  # unbuffered: nothing is left to write at close
             with _writing(self.part):
                 file.truncate(here)
                 file.seek(here)
@@ -193,7 +192,7 @@ class _Transfer:
                 os.fsync(file.fileno())
 
     def _check_answer(self, answer: http.client.HTTPResponse, begin: bytes) -> None:
-        """Complain of what cannot be the file, before what is here already is touched."""
+        """Raise an error for anything that cannot be the file, before changing what was already downloaded."""
         if is_web_page(answer, begin):
             raise InputError(
                 "{host} returned a web page instead of {url}; log in to the network, fix the proxy or HF_ENDPOINT, "
@@ -218,7 +217,7 @@ class _Transfer:
             )
 
     def _check_bounds(self, here: int) -> None:
-        """Bounds an answer that does not say how long it is, and may never end."""
+        """Limit an answer without a length, which may never end."""
         if here <= _LARGEST and shutil.disk_usage(self.target.parent).free >= _MARGIN:
             return
         self.part.unlink()
@@ -229,7 +228,7 @@ class _Transfer:
         )
 
     def checked(self) -> Path:
-        """The whole file under its own name; what is not the file that was asked for is removed."""
+        """Verify the file and give it its name. A file that is not the expected one is removed."""
         with _writing(self.part), open(open_own(self.part, os.O_RDONLY), "rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if self.here() != (self.size or self.here()) or found != self.sha256:
@@ -246,7 +245,7 @@ class _Transfer:
             raise
         with _writing(self.target):
             os.replace(self.part, self.target)
-            write_checksum(self.target.parent, self.remote.name, found)  # which syncs both names
+            write_checksum(self.target.parent, self.remote.name, found)  # syncs both names
         return self.target
 
     def complaint(self, reason: str) -> InputError:
@@ -267,7 +266,7 @@ def _check_content(path: Path, remote: Remote) -> None:
 
 @contextlib.contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """An OSError of the disk becomes an error that names the file; those of the network are tried again."""
+    """Turn a disk error into an error that names the file. Network errors are retried instead."""
     try:
         yield
     except OSError as error:

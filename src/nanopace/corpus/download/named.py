@@ -1,7 +1,7 @@
-"""The corpora that have a name: the Python that runs this, and three that are downloaded.
+"""The named corpora: the standard library of the running Python, and three downloads.
 
-Each download is pinned to one revision, so that the same command gives the same tokens next year. Checksums are those
-of the files as Hugging Face and GitHub store them; where there is none here, Hugging Face has to name it as it answers.
+Each download is pinned to a revision, so that the same command gives the same tokens next year. Checksums are those of
+the files at Hugging Face and GitHub; if one is missing here, Hugging Face must send it with its answer.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _FINEWEB_EDU_FILES = (
     (540632672, "b393f51fefab26cd6f4c8f65707c1924f6666c4961a0ebebe04bb57f7ec832de"),
 )
 _OPENWEBTEXT_FILES = 80
-# By number. Only the first is published in several places that agree; of the others the server has to name the sha256.
+# By number. Only the first is published in several places that agree; for the others, the server must send the sha256.
 _OPENWEBTEXT_KNOWN = {0: (302848326, "caed9f4b7053d7cd4d1a13ce9ec9224d84a3bba1f11579193562a7e31ebe656e")}
 
 
 @dataclass(frozen=True, slots=True)
 class NamedCorpus:
-    """What `nanopace prepare NAME` knows of a name."""
+    """What `nanopace prepare NAME` knows about a corpus."""
 
     about: str
     tokenizer: str = "gpt2"
-    vocab_size: int | None = None  # of a tokenizer that is trained
+    vocab_size: int | None = None  # of a tokenizer to be trained
 
 
 CORPORA: Mapping[str, NamedCorpus] = {
@@ -63,7 +63,7 @@ CORPORA: Mapping[str, NamedCorpus] = {
 
 
 def remote_files(name: str) -> list[Remote]:
-    """What has to be downloaded for a corpus, in its order; nothing for the embedded one."""
+    """The files to download for a corpus, in order; none for the embedded one."""
     if name == "shakespeare":
         return [Remote(f"{_CHAR_RNN}/data/tinyshakespeare/input.txt", "input.txt", *_SHAKESPEARE)]
     if name == "fineweb-edu":
@@ -81,10 +81,10 @@ def remote_files(name: str) -> list[Remote]:
 
 
 def python_files(root: Path | None = None) -> list[Path]:
-    """The standard library's own source, by path, without what teaches a small model little.
+    """The standard library's source, by path, without files that teach a small model little.
 
-    Left out: tests, two thirds of the library and much of it data and one pattern repeated; `encodings`, tables of a
-    line per character; `pydoc_data`, the manual as one string literal; and what was generated for this machine.
+    Left out: tests (two thirds of the library, mostly data and repetitive code), `encodings` (tables with a line per
+    character), `pydoc_data` (the manual as one string literal), and files generated for this machine.
     """
     root = Path(sysconfig.get_path("stdlib")) if root is None else root
     found: list[Path] = []

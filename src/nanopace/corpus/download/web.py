@@ -1,4 +1,4 @@
-"""Asking a server for a file: where Hugging Face is, which ways lead on, and what is no answer at all."""
+"""Requests a file from a server: where Hugging Face is, which redirects to follow, and which answers to reject."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST_REASON: Final = 200
 
 
 def hub() -> str:
-    """Hugging Face, or the mirror that HF_ENDPOINT names."""
+    """Hugging Face, or the mirror given in HF_ENDPOINT."""
     address = os.environ.get("HF_ENDPOINT") or _HUB
     if not _is_address(address):
         raise UsageError("HF_ENDPOINT={address}: is not an address; write it as https://HOST", address=repr(address))
@@ -40,10 +40,10 @@ def _is_address(text: str) -> bool:
 
 
 class Question:
-    """One request, and what was learned on the way to its answer."""
+    """One request, and what its redirects revealed."""
 
     def __init__(self, url: str, begin: int) -> None:
-        """`begin`: the first byte that is wanted."""
+        """`begin`: the first byte to request."""
         headers = {"User-Agent": f"nanopace/{__version__}", "Accept-Encoding": "identity"}
         if begin:
             headers["Range"] = f"bytes={begin}-"
@@ -58,8 +58,8 @@ class Question:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows them as usual, but to nothing else than http, and not from https to it. Keeps the checksum that Hugging
-    Face names beside the way to a large file."""
+    """Follows redirects to http and https only, and never from https to http. Keeps the checksum that Hugging Face
+    sends with the redirect to a large file."""
 
     sha256: str | None = None
 
@@ -76,19 +76,19 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def is_web_page(answer: http.client.HTTPResponse, begin: bytes) -> bool:
-    """Whether somebody answers with a page for people: a network that wants a login, a server that is down."""
+    """Whether the answer is a page for people: a network that requires a login, a server that is down."""
     is_html = answer.headers.get_content_type() in ("text/html", "application/xhtml+xml")
     return is_html or re.match(rb"\s*(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html|head|\?xml)", begin, re.I) is not None
 
 
 def is_hopeless(reason: object) -> bool:
-    """Nobody has that name, nobody answers there, or somebody else does: asking again only makes a person wait."""
+    """Whether trying again is pointless: the host is unknown or unreachable, or has a wrong certificate."""
     unreachable = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ECONNREFUSED)
     hopeless = (socket.gaierror, ssl.SSLCertVerificationError, ValueError, http.client.InvalidURL)
     return isinstance(reason, hopeless) or getattr(reason, "errno", None) in unreachable
 
 
 def said(reason: object) -> str:
-    """The reason in one line, whatever a server put into it."""
+    """The reason on one line, whatever the server put into it."""
     text = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
     return text.strip().partition("\n")[0][:_LONGEST_REASON]

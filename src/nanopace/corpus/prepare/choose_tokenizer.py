@@ -1,4 +1,4 @@
-"""The tokenizer of a new corpus: one that is there already, or one that is made from the corpus' own text."""
+"""The tokenizer of a new corpus: an existing one, or one trained on the corpus."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from nanopace.corpus.prepare.recipe import Inputs, Recipe
 from nanopace.corpus.tokenizers import tokenizer
 from nanopace.corpus.tokenizers.tokenizer import Tokenizer
 
-SAMPLE: Final = 64 << 20  # bytes: more text changes the merges of a vocabulary hardly at all
-_CHUNK: Final = 1 << 16  # characters: the library that trains holds 256 texts at a time
+SAMPLE: Final = 64 << 20  # bytes: more text hardly changes the merges
+_CHUNK: Final = 1 << 16  # characters: the training library holds 256 texts at a time
 _MULTIPLIER: Final = 0x9E3779B97F4A7C15
 _WORD: Final = 2**64
 
-OnRead = Callable[[int], object]  # bytes of the input that are read
+OnRead = Callable[[int], object]  # bytes of the input read so far
 
 
 def fitted(recipe: Recipe, inputs: Inputs, on_read: OnRead) -> Tokenizer:
-    """The tokenizer that a recipe asks for. Made twice from the same files, it is the same."""
+    """The tokenizer that a recipe asks for. The same files always give the same tokenizer."""
     match recipe.tokenizer:
         case "gpt2":
             return tokenizer.gpt2()
@@ -39,7 +39,7 @@ def fitted(recipe: Recipe, inputs: Inputs, on_read: OnRead) -> Tokenizer:
 
 
 def check_tokenizer(recipe: Recipe) -> None:
-    """Complain of a vocabulary that cannot be had before gigabytes are downloaded or read."""
+    """Raise an error if a vocabulary is unavailable, before gigabytes are downloaded or read."""
     if recipe.tokenizer == "gpt2":
         tokenizer.gpt2().encode("text")
 
@@ -51,7 +51,7 @@ def _read(inputs: Inputs, on_read: OnRead) -> Iterator[Piece]:
 
 
 def _sampled(inputs: Inputs, on_read: OnRead) -> Iterator[str]:
-    """Training text, all of it or pieces from everywhere: each has its own chance, and the same one every time."""
+    """Training text: all of it, or a sample of pieces. Each piece's chance is independent, and the same every time."""
     threshold = min(1.0, SAMPLE / max(1, inputs.total)) * _WORD
     taken = 0
     for number, piece in enumerate(_read(inputs, on_read)):

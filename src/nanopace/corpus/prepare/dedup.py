@@ -1,4 +1,4 @@
-"""Which documents were there before: eight bytes of memory for each."""
+"""Remembers which documents have occurred, with eight bytes of memory each."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ Digests = npt.NDArray[np.uint64]
 
 
 class DigestSet:
-    """A set of digests, as sorted runs that are merged when a new one has outgrown half of the one before.
+    """A set of digests, stored as sorted runs. A run is merged into the one before it once it is more than half as
+    large.
 
-    Python's own set would take ten times the memory: most of a gigabyte for ten million documents.
+    Python's set would take ten times the memory: most of a gigabyte for ten million documents.
     """
 
     def __init__(self) -> None:
         self._runs: list[Digests] = []
 
     def add(self, digests: Digests) -> npt.NDArray[np.bool_]:
-        """Add them. Returns for each whether it is new: neither in the set nor before it in `digests`."""
+        """Add the digests. Return for each whether it is new: neither in the set nor earlier in `digests`."""
         values, places = np.unique(digests, return_index=True)
         known = np.zeros(len(values), dtype=np.bool_)
         for run in self._runs:
@@ -33,5 +34,5 @@ class DigestSet:
             return
         while self._runs and len(self._runs[-1]) < 2 * len(run):
             run = np.concatenate([self._runs.pop(), run])
-            run.sort(kind="stable")  # which for numbers of this size merges what is sorted already
+            run.sort(kind="stable")  # for integers of this size, this merges sorted runs
         self._runs.append(run)

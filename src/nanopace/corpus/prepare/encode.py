@@ -1,4 +1,4 @@
-"""Encode batches of text, and write their tokens as shards that the manifest lists."""
+"""Encodes batches of text, and writes the tokens as shards that the manifest lists."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Pieces = list[tuple[SplitName, Piece]]
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How far it is, for a progress bar."""
+    """Progress, for a progress bar."""
 
     stage: Literal["download", "tokenizer", "tokens"]
-    done: int  # bytes of files
+    done: int  # bytes of the files
     total: int | None
     documents: int = 0
     tokens: int = 0
-    which: str = ""  # of several files
+    which: str = ""  # which of several files
 
 
 OnProgress = Callable[[Status], object]
@@ -41,7 +41,7 @@ OnProgress = Callable[[Status], object]
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """What one process encoded of a corpus."""
+    """What one process has encoded."""
 
     text_bytes: int = 0
     seconds: float = 0.0
@@ -50,7 +50,7 @@ class Encoded:
 class CorpusWriter:
     """Writes the shards that the manifest does not list yet.
 
-    It always reads the input from the beginning, 100 MB a second, and encodes what is in no finished shard.
+    It always reads the input from the beginning, at 100 MB/s, and encodes only what is not in a finished shard.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class CorpusWriter:
         write_manifest(directory, manifest)
 
     def run(self, on_progress: OnProgress) -> Encoded:
-        """Read everything, and encode and write all that is missing."""
+        """Read everything, and encode and write what is missing."""
         text_bytes = 0
         began = time.monotonic()
         for batch, pieces, encoded in self._encoded():
@@ -93,7 +93,7 @@ class CorpusWriter:
         return Encoded(text_bytes, time.monotonic() - began)
 
     def missing(self) -> InputError | None:
-        """What the corpus lacks, now that everything is read; None where it is complete."""
+        """What the corpus lacks after everything has been read; None if it is complete."""
         if not self.counts.documents:
             return self._inputs.without_text()
         for name, writer in self._splits.items():
@@ -107,7 +107,7 @@ class CorpusWriter:
         return None
 
     def complete(self) -> None:
-        """Finish the last shards, and say in the manifest that the corpus is complete."""
+        """Finish the last shards, and mark the corpus as complete in the manifest."""
         if not all(writer.skipped_exactly for writer in self._splits.values()):
             raise damaged(self._directory / MANIFEST)
         for writer in self._splits.values():
@@ -120,7 +120,7 @@ class CorpusWriter:
             writer.close()
 
     def _encoded(self) -> Iterator[tuple[Batch, Pieces, Sequence[Ids]]]:
-        """Batch by batch. While the tokenizer is at one, the next is read and the one before is written."""
+        """Encode batch by batch. Meanwhile, the next batch is read and the previous one written."""
         waiting: tuple[Batch, Pieces, Future[Sequence[Ids]]] | None = None
         with ThreadPoolExecutor(1) as pool:
             for batch in batches(self._inputs):
@@ -136,7 +136,7 @@ class CorpusWriter:
         return sum(len(writer.finished) for writer in self._splits.values())
 
     def _list_shards(self, *, complete: bool) -> None:
-        """List the finished shards, whose names have to be on the disk first."""
+        """List the finished shards. Their names must be on disk first."""
         sync_directory(self._directory)
         train, val = (tuple(self._splits[name].finished) for name in SPLITS)
         self.manifest = replace(self.manifest, train=train, val=val, complete=complete)

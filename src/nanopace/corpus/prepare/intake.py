@@ -1,4 +1,4 @@
-"""From files to batches of text, ready to be encoded: drops duplicates, and tells train from val."""
+"""Turns files into batches of text to encode: drops duplicates, and splits into train and val."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from nanopace.corpus.prepare.provenance import Counts
 from nanopace.corpus.prepare.recipe import Inputs
 from nanopace.corpus.shards.manifest import SplitName
 
-BATCH = 8 << 20  # bytes of text: pieces for every core
-_MOST_PIECES = 20_000  # of very short documents
+BATCH = 8 << 20  # bytes of text: enough pieces for every core
+_MOST_PIECES = 20_000  # if documents are very short
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some pieces in their order."""
+    """Some pieces, in order."""
 
     pieces: list[tuple[SplitName, Piece]]  # without duplicates
     counts: Counts
-    done: int  # bytes of all input files that are read by now
+    done: int  # bytes of all input files read so far
 
 
 def all_pieces(inputs: Inputs) -> Iterator[tuple[int, Piece]]:
-    """Every piece, with the bytes of all input files that are read by then."""
+    """Every piece, with the bytes of all input files read so far."""
     before = 0
     for path, size in zip(inputs.files, inputs.sizes, strict=True):
         for document in documents(path, inputs.text_field):
@@ -38,13 +38,13 @@ def all_pieces(inputs: Inputs) -> Iterator[tuple[int, Piece]]:
 
 
 def split_of(piece: Piece, inputs: Inputs) -> SplitName:
-    """Where a document belongs. Its own hash decides, so that it is there in every corpus that has it."""
+    """The split a document belongs to. Its hash decides, so it is the same in every corpus with that document."""
     held_out = piece.digest < inputs.val_fraction * 2**64 if piece.held_out is None else piece.held_out
     return "val" if held_out else "train"
 
 
 def batches(inputs: Inputs) -> Iterator[Batch]:
-    """All of the input, in the same order and the same batches every time."""
+    """The entire input, in the same order and the same batches every time."""
     known = DigestSet()
     is_duplicate = False
     for done, pieces in _groups(inputs):

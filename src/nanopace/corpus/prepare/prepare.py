@@ -1,8 +1,8 @@
-"""Text in, shards out: `nanopace prepare`, and the embedded corpus of a first `nanopace train`.
+"""Turns text into shards: `nanopace prepare`, and the embedded corpus for a first `nanopace train`.
 
-Documents are read in a fixed order, and the manifest lists the shards that are finished. So a prepare that was
-interrupted, by Ctrl-C or a power cut, reads the input again, encodes what is in no finished shard, and leaves the same
-files, to the byte, as one that never stopped.
+Documents are read in a fixed order, and the manifest lists the finished shards. If a prepare was interrupted, by Ctrl-C
+or a power cut, the next one reads the input again and encodes what is not in a finished shard. The resulting files are
+identical to those of an uninterrupted run, byte for byte.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _DESCRIPTIONS: Final = "|".join(map(re.escape, (MANIFEST, TOKENIZER_FILE, PROVEN
 _SHARD: Final = r"(?:train|val)-\d{5,}\.bin"
 _UNFINISHED: Final = re.compile(rf"{_SHARD}\.part|seen\.bin")  # the latter is from nanopace 0.1
 _OURS: Final = re.compile(rf"{_SHARD}|{_DESCRIPTIONS}|{_UNFINISHED.pattern}")
-_TEMPORARY: Final = re.compile(rf"\.(?:{_DESCRIPTIONS})\.\w+\.part")  # of a process that was killed while it wrote one
+_TEMPORARY: Final = re.compile(rf"\.(?:{_DESCRIPTIONS})\.\w+\.part")  # left by a process killed while writing one
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Summary:
     counts: Counts
     seconds: float  # of this run
     encoded: Encoded  # in this run
-    resumed: bool  # it went on from another run, or was finished by one
+    resumed: bool  # it continued another run's work, or found it finished
 
 
 def prepare(
@@ -67,7 +67,7 @@ def prepare(
     restart: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Summary:
-    """Make a corpus, or go on with one that was begun. With `restart`, what is there is thrown away first."""
+    """Create a corpus, or continue an unfinished one. With `restart`, delete what is there first."""
     began = time.monotonic()
     inputs = inputs_of(files, recipe)
     try:
@@ -87,7 +87,7 @@ def prepare(
 
 
 def ensure(dataset: str, on_progress: OnProgress | None = None) -> Path:
-    """The directory of a corpus. The embedded one is made if it is not there; nothing is ever downloaded."""
+    """The directory of a corpus. The embedded one is created if it is missing; nothing is ever downloaded."""
     try:
         found = find_corpus(dataset)
         begun = (found / MANIFEST).is_file() and not read_manifest(found).complete
@@ -103,7 +103,7 @@ def ensure(dataset: str, on_progress: OnProgress | None = None) -> Path:
         recipe = Recipe(name=EMBEDDED, tokenizer=known.tokenizer, vocab_size=known.vocab_size)
         prepare(
             python_files(), found, recipe, restart=True, on_progress=on_progress
-        )  # it takes seconds: no need to go on
+        )  # this takes seconds, so there is no need to resume
     return found
 
 
@@ -126,7 +126,7 @@ def _prepare(inputs: Inputs, directory: Path, recipe: Recipe, on_progress: OnPro
             encoded = writer.run(on_progress)
             missing = writer.missing()
             if missing is not None:
-                _remove(directory, _OURS)  # or else the other settings that it needs would be refused
+                _remove(directory, _OURS)  # otherwise, prepare would refuse the different settings it needs
                 raise missing
             provenance = replace(provenance, counts=writer.counts)
             provenance.write(directory)
@@ -162,7 +162,7 @@ def _new_manifest(recipe: Recipe, tokenizer: Tokenizer) -> Manifest:
 
 @contextlib.contextmanager
 def _alone_in(directory: Path) -> Iterator[None]:
-    """Keep a second `nanopace prepare` out of the directory, where the system has locks."""
+    """Keep a second `nanopace prepare` out of the directory, if the system has locks."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         with contextlib.suppress(ImportError):
@@ -180,7 +180,7 @@ def _alone_in(directory: Path) -> Iterator[None]:
 
 
 def _remove(directory: Path, names: re.Pattern[str]) -> None:
-    """Remove files of ours, the manifest first, and nothing else."""
+    """Remove our files, the manifest first, and nothing else."""
     for path in sorted(directory.iterdir(), key=lambda path: path.name != MANIFEST):
         if names.fullmatch(path.name):
             path.unlink()
@@ -188,7 +188,7 @@ def _remove(directory: Path, names: re.Pattern[str]) -> None:
 
 @contextlib.contextmanager
 def _nothing_left(directory: Path, made: Sequence[Path]) -> Iterator[None]:
-    """Removes what it made if an error comes before the first finished shard: there is nothing to resume."""
+    """Remove what was created if an error occurs before the first finished shard: there is nothing to resume."""
     new = not any(directory.iterdir())
     try:
         yield
@@ -196,14 +196,14 @@ def _nothing_left(directory: Path, made: Sequence[Path]) -> Iterator[None]:
         manifest = _manifest(directory) if new else None
         if new and (manifest is None or not (manifest.train or manifest.val)):
             _remove(directory, _OURS)
-            with contextlib.suppress(OSError):  # something of somebody else's is in it
+            with contextlib.suppress(OSError):  # it contains someone else's files
                 for each in made:
                     each.rmdir()
         raise
 
 
 def _begun(directory: Path, inputs: Inputs) -> Provenance | None:
-    """The provenance of the same work, begun earlier; None where nothing is there."""
+    """The provenance of the same work, started earlier; None if there is none."""
     provenance = Provenance.read(directory)
     if provenance is None:
         for name in (MANIFEST, "train.bin", "val.bin"):
@@ -211,7 +211,7 @@ def _begun(directory: Path, inputs: Inputs) -> Provenance | None:
                 raise InputError(
                     "{path}: contains another corpus ({name}); choose another --out", path=directory, name=name
                 )
-    elif provenance.fingerprint == inputs.earlier:  # what is finished stays as it is: somebody may be training on it
+    elif provenance.fingerprint == inputs.earlier:  # keep what is finished: someone may be training on it
         manifest = _manifest(directory)
         if manifest is None or not manifest.complete:
             raise InputError(

@@ -1,4 +1,4 @@
-"""prepare.json: what a corpus is made from, so that an interrupted prepare knows its own work again."""
+"""prepare.json: what a corpus is made from, so that prepare recognises its interrupted work."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PROVENANCE: Final = "prepare.json"
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many documents the input has, and what was done to them."""
+    """How many documents the input has, and what happened to them."""
 
-    documents: int = 0  # that are kept
+    documents: int = 0  # that were kept
     duplicates: int = 0
-    replaced: int = 0  # characters that stand for bytes that are not UTF-8
+    replaced: int = 0  # characters that replace bytes that are not UTF-8
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(
@@ -35,18 +35,18 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What the tokens come from. Version 0.1 wrote more into the same file, which is ignored."""
+    """Where the tokens come from. Version 0.1 wrote more fields, which are ignored."""
 
     fingerprint: str  # of the input and the settings
     tokenizer_hash: str
-    counts: Counts = Counts()  # known once everything is read
+    counts: Counts = Counts()  # known once everything has been read
 
     def write(self, directory: Path) -> None:
         write_durably(directory / PROVENANCE, (json.dumps(asdict(self), indent=1) + "\n").encode())
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """What an earlier prepare wrote; None where there was none."""
+        """Read what an earlier prepare wrote; None if there is nothing."""
         path = directory / PROVENANCE
         if not os.path.lexists(path):
             return None

@@ -1,4 +1,4 @@
-"""How a corpus is made from its files: what a person may choose, and what follows from the files themselves."""
+"""How a corpus is made from its files: what users can choose, and what follows from the files."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from nanopace.corpus.documents.read import documents
 from nanopace.errors import InputError, UsageError, unreadable
 
 TOKENIZERS: Final = ("gpt2", "bytes", "chars", "bpe")
-_LARGEST_VOCABULARY: Final = 1 << 20  # the library that trains one reserves its memory first, and dies without
-_VERSION: Final = 2  # of the way from files to tokens: a corpus that was begun in another way is not gone on with
-_EARLIER: Final = 1  # texts kept their \r
-_VAL_BYTES: Final = 10_000_000  # of validation text are plenty
-_VAL_SHARE: Final = (0.0005, 0.1)  # what nanoGPT holds out of OpenWebText, and of Shakespeare
+_LARGEST_VOCABULARY: Final = 1 << 20  # the training library allocates its memory first, and crashes without it
+_VERSION: Final = 2  # of the path from files to tokens: a corpus started with another version is not resumed
+_EARLIER: Final = 1  # when texts kept their \r
+_VAL_BYTES: Final = 10_000_000  # enough validation text
+_VAL_SHARE: Final = (0.0005, 0.1)  # what nanoGPT holds out from OpenWebText, and from Shakespeare
 _FEWEST: Final = 10  # documents that validation should have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """The choices, checked once."""
+    """The user's choices, checked once."""
 
     name: str
     tokenizer: str = "gpt2"
-    vocab_size: int | None = None  # of a tokenizer that is trained
-    val_fraction: float | None = None  # None: by the size of the files
+    vocab_size: int | None = None  # of a tokenizer to be trained
+    val_fraction: float | None = None  # None: depends on the size of the files
     shard_tokens: int = 100_000_000  # 200 MB: quick to check and to copy, and few enough to list
     text_field: str = "text"
 
@@ -54,15 +54,15 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The files of a corpus, and how validation is taken from them."""
+    """The files of a corpus, and how validation text is taken from them."""
 
     files: tuple[Path, ...]
     sizes: tuple[int, ...]
     text_field: str
     val_fraction: float
-    held_out: float | None  # of each document's end; None: whole documents, chosen by their hash
+    held_out: float | None  # the share at each document's end; None: whole documents, chosen by hash
     fingerprint: str
-    earlier: str  # the fingerprint that an earlier version gave the same work, which it did in another way
+    earlier: str  # the fingerprint that an earlier version, which worked differently, gave the same input
 
     @property
     def total(self) -> int:
@@ -75,7 +75,7 @@ class Inputs:
 
 
 def inputs_of(files: Sequence[Path], recipe: Recipe) -> Inputs:
-    """Look at the files as they are now."""
+    """Describe the files as they are now."""
     sizes, times = [], []
     for path in files:
         try:
@@ -102,10 +102,10 @@ def _hashed(content: object) -> str:
 
 
 def _are_few(files: Sequence[Path], text_field: str, share: float) -> bool:
-    """Whether there are so few documents that chance would decide what validation is.
+    """Whether there are so few documents that chance would decide what ends up in validation.
 
-    Then the end of each is held out instead: of a single book, as of nanoGPT's Shakespeare, there is no other way.
+    If so, the end of each is held out instead. For a single book, such as nanoGPT's Shakespeare, there is no other way.
     """
-    enough = math.ceil(min(_FEWEST / share, 1e15))  # documents: nobody has more
+    enough = math.ceil(min(_FEWEST / share, 1e15))  # documents: nobody has more than 1e15
     found = chain.from_iterable(documents(path, text_field) for path in files)
     return sum(1 for _ in islice(found, enough)) < enough

@@ -1,7 +1,7 @@
-"""Tokens on their way to disk: the files of one split, filled one after the other.
+"""Writes the tokens of one split to disk, one file after another.
 
-A file is called `.part` until it is full, synced, and about to be listed in the manifest. What the manifest does not
-list, an interrupted prepare wrote in vain: the next one removes it and encodes it again.
+A file is called `.part` until it is full, synced, and about to be listed in the manifest. Files that the manifest does
+not list are left from an interrupted prepare: the next one removes them and encodes their text again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Ids = npt.NDArray[np.unsignedinteger]
 
 
 class SplitWriter:
-    """One split of a corpus. A shard ends with the document that fills it; a document that has no end fills several."""
+    """Writes one split of a corpus. A shard ends with the document that fills it; a very long one fills several."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class SplitWriter:
         return sum(entry.tokens for entry in self.finished) + self._tokens
 
     def skip(self, piece: Piece) -> bool:
-        """Whether the next piece is in a shard that an earlier prepare finished: pieces always come in one order."""
+        """Whether the next piece is in a finished shard of an earlier prepare. The order of pieces never changes."""
         if self._skip_bytes <= 0 and self._skip_documents <= 0:
             return False
         self._skip_bytes -= piece.size
@@ -64,11 +64,11 @@ class SplitWriter:
 
     @property
     def skipped_exactly(self) -> bool:
-        """False once all is read: the shards that were here already are not of this input."""
+        """After everything has been read: False if the existing shards do not come from this input."""
         return self._skip_bytes == self._skip_documents == 0
 
     def add(self, ids: Ids, text_bytes: int, *, begins: bool) -> None:
-        """Append a piece of a document. Before a new document, and between pieces of a long one, a full shard ends."""
+        """Append a piece of a document. A full shard ends before a new document, or between pieces of a long one."""
         if self._tokens >= self._shard_tokens:
             self.finish()
         if begins:
@@ -80,11 +80,11 @@ class SplitWriter:
         self._text_bytes += text_bytes
 
     def flush(self) -> None:
-        """Hand all that was added to the system: a shard may be larger than the memory."""
+        """Write everything added so far to the file: a shard may be larger than memory."""
         tokens = np.concatenate([*self._waiting, self._between[:0]])
         self._waiting.clear()
         if len(tokens):
-            if self._file is None:  # nobody else's file: a directory may have come with links that lead out of it
+            if self._file is None:  # our own file: a directory may have come with links that lead out of it
                 self._file = os.fdopen(open_own(self._part(), os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb")
             self._max_id = max(self._max_id, int(tokens.max()))
             data = tokens.astype(tokens.dtype.newbyteorder("<"), copy=False).tobytes()
@@ -92,7 +92,7 @@ class SplitWriter:
             self._file.write(data)
 
     def finish(self) -> None:
-        """End the current shard: its tokens are on the disk, and it has its name."""
+        """End the current shard: sync its tokens to disk, and give it its name."""
         self.flush()
         if self._file is not None:
             self._file.flush()

@@ -1,4 +1,4 @@
-"""A corpus on disk, ready to train on: nanopace's own, nanoGPT's, and llm.c's, each as it is."""
+"""A corpus on disk, ready to train on, in nanopace's, nanoGPT's or llm.c's format."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SHARD_NAME = re.compile(r"(?:(?P<corpus>.+)_)?(?P<split>train|val)(?:_\d+)?\.bi
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Training and validation tokens, and what is known of them."""
+    """Training and validation tokens, and what is known about them."""
 
     name: str
     directory: Path
@@ -51,7 +51,7 @@ class Corpus:
 
     @property
     def fingerprint(self) -> str:
-        """A hash that differs for other data: of names, sizes, and hashes or samples of the contents."""
+        """A hash that identifies the data: from names, sizes, and hashes or samples of the contents."""
         digest = hashlib.sha256()
         for split in (self.train, self.val):
             for shard, fingerprint in zip(split.shards, split.fingerprints, strict=True):
@@ -62,13 +62,12 @@ class Corpus:
 
     @property
     def hashes(self) -> dict[str, str]:
-        """The known hashes of files that no manifest lists: of those that were read through by now."""
+        """The known hashes of files that no manifest lists, if they have been read completely."""
         unlisted = (each for each in self._files() if each[0].sha256 is None)
         return {shard.path.name: fingerprint.known for shard, fingerprint in unlisted if fingerprint.known is not None}
 
     def expect(self, hashes: Mapping[str, str]) -> None:
-        """The files must be those that an earlier process read through. Little data is held against it now, much while
-        training goes on."""
+        """Require the files that an earlier process has read. Small splits are verified now, large ones in training."""
         for shard, fingerprint in self._files():
             if shard.path.name in hashes:
                 fingerprint.expect(hashes[shard.path.name])
@@ -81,7 +80,7 @@ class Corpus:
             yield from zip(split.shards, split.fingerprints, strict=True)
 
     def check(self, vocab_size: int, block_size: int) -> None:
-        """Everything that would otherwise stop a training that has begun."""
+        """Check everything that could otherwise stop a training after it has started."""
         for name, split in zip(SPLITS, (self.train, self.val), strict=True):
             longest = max(shard.tokens for shard in split.shards)
             if longest <= block_size:
@@ -99,7 +98,7 @@ class Corpus:
 
 
 def find_corpus(dataset: str) -> Path:
-    """The directory that the knob `dataset` means: a path, or a name under data/ as nanoGPT has it."""
+    """The directory that the knob `dataset` means: a path, or a name under data/ as in nanoGPT."""
     for directory in (Path(dataset), Path("data", dataset)):
         if (directory / MANIFEST).is_file() or _token_files(directory):
             return directory
@@ -107,7 +106,7 @@ def find_corpus(dataset: str) -> Path:
 
 
 def open_corpus(directory: Path) -> Corpus:
-    """The corpus in a directory, in whichever format it is; its files' sizes are checked."""
+    """Open the corpus in a directory, whatever its format, and check the sizes of its files."""
     try:
         if os.path.lexists(directory / MANIFEST):
             return _open_own(directory)
@@ -154,12 +153,12 @@ def _open_foreign(directory: Path) -> Corpus:
 
 
 def _vocab_size(meta: Path) -> int | None:
-    """nanoGPT's meta.pkl may give no more than a number: the entries then are not characters."""
+    """nanoGPT's meta.pkl may contain just a number: the entries are then not characters."""
     return read_meta(meta).vocab_size if os.path.lexists(meta) else None
 
 
 def _one_corpus(directory: Path) -> tuple[str, dict[SplitName, list[Path]]]:
-    """The name in front of train and val, and the files of each. train.bin and val.bin have none, and go first."""
+    """The name before train and val, and the files of each split. train.bin and val.bin, without one, come first."""
     found: dict[str, dict[SplitName, list[Path]]] = defaultdict(lambda: {"train": [], "val": []})
     for path, named in _token_files(directory):
         split: SplitName = "train" if named["split"] == "train" else "val"
@@ -178,7 +177,7 @@ def _one_corpus(directory: Path) -> tuple[str, dict[SplitName, list[Path]]]:
 
 
 def _token_files(directory: Path) -> list[tuple[Path, re.Match[str]]]:
-    """The files that are called as nanoGPT and llm.c call theirs, by name."""
+    """The files named as in nanoGPT and llm.c, sorted by name."""
     named = ((path, _SHARD_NAME.fullmatch(path.name)) for path in sorted(directory.glob("*.bin")) if path.is_file())
     return [(path, match) for path, match in named if match]
 

@@ -1,9 +1,9 @@
-"""Whether a file of tokens is still the one that was opened, and the one that the manifest lists.
+"""Detects whether a token file is still the one that was opened, and the one that the manifest lists.
 
-Asking the file system costs a microsecond, so every read is followed by it. Only where it says that a file is not as it
-was, the contents are looked at: a file that was merely touched, or restored from a copy, is still the same. Of a file
-whose hash nobody wrote down, and which nobody has read through yet, beginning, middle and end have to do. Once it has
-been read through, a run keeps its hash, and whoever resumes the run expects it.
+Asking the file system takes a microsecond, so every read is followed by a check. The contents are compared only if the
+file system reports a change: a file that was touched, or restored from a copy, is still the same. If a file's hash is
+unknown and it has not been read completely, its beginning, middle and end must do. After it has been read completely,
+the run stores its hash, and a resumed run requires it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 
 from nanopace.errors import InputError
 
-_SAMPLE = 1 << 12  # bytes, of a file whose hash nobody wrote down
+_SAMPLE = 1 << 12  # bytes, for a file of unknown hash
 _PIECE = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What the file system says of a file. Its inode's own time of change is nothing that a copy could set back."""
+    """What the file system reports about a file. Copying a file cannot restore the inode's change time."""
 
     bytes: int
     modified_ns: int
@@ -37,24 +37,24 @@ class _Look:
 
 
 class FileFingerprint:
-    """The fingerprint of one file. Several threads may use it."""
+    """The fingerprint of one file. Can be used by several threads."""
 
     def __init__(self, path: Path, sha256: str | None) -> None:
         self._path, self._listed = path, sha256
-        self._known = sha256  # what the file's hash must be, once somebody knows
+        self._known = sha256  # the hash that the file must have, once known
         self._look: _Look | None = None
         self._sample: bytes | None = None
         self._verified = False
         self._turn = threading.Lock()
 
     def take(self) -> None:
-        """Remember the file as it is: from now on it must not change."""
+        """Remember the file's state: it must not change from now on."""
         with self._turn:
             self._begin()
 
     @property
     def sample(self) -> bytes:
-        """A hash of beginning, middle and end, as they were when its fingerprint was taken."""
+        """A hash of its beginning, middle and end when the fingerprint was taken."""
         with self._turn:
             self._begin()
             assert self._sample is not None
@@ -62,16 +62,16 @@ class FileFingerprint:
 
     @property
     def known(self) -> str | None:
-        """The hash that the file must have, as far as anybody knows. Nobody waits for it, whoever is reading."""
+        """The hash that the file must have, if known. Reading this never waits for a thread that verifies the file."""
         return self._known
 
     def expect(self, sha256: str) -> None:
-        """What it was when an earlier process trained on it. The manifest's word counts more."""
+        """Set the hash it had when an earlier process trained on it. A hash in the manifest takes precedence."""
         with self._turn:
             self._known = self._listed or sha256
 
     def check(self, found: os.stat_result) -> None:
-        """Complain if the file is not as it was, by the state in which somebody has just read it."""
+        """Raise an error if the file has changed. `found` is its state just before or after a read."""
         look = _Look.of(found)
         if look == self._look:
             return
@@ -81,7 +81,7 @@ class FileFingerprint:
                 raise self._changed()
 
     def verify(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Read all of it, once: it must be what the manifest lists; where none does, what it was and will be."""
+        """Read the file once and check its hash against the manifest's or the known one. If unknown, remember it."""
         with self._turn:
             self._begin()
             if self._verified:
@@ -97,7 +97,7 @@ class FileFingerprint:
                 )
             if self._known is not None and digest != self._known:
                 raise self._changed()
-            if _Look.of(self._path.stat()) == self._look:  # else whoever reads next compares it with what it was
+            if _Look.of(self._path.stat()) == self._look:  # otherwise, the next read compares it with its old state
                 self._known, self._verified = digest, True
 
     def _changed(self) -> InputError:
@@ -115,7 +115,7 @@ class FileFingerprint:
             self._look = _Look.of(found)
 
     def _same(self) -> bool:
-        """Whether the contents are what they were, whatever the file system says."""
+        """Whether the contents are unchanged, whatever the file system reports."""
         assert self._look is not None
         look = _Look.of(self._path.stat())
         if look.bytes != self._look.bytes:
@@ -139,7 +139,7 @@ class FileFingerprint:
 
 
 def sample_of(path: Path) -> bytes:
-    """Beginning, middle and end of a file: reading all of it would take a minute, this takes none."""
+    """Hash the beginning, middle and end of a file: reading all of it could take a minute."""
     size = path.stat().st_size
     with path.open("rb") as file:
         samples = []

@@ -1,8 +1,8 @@
-"""The corpus files of llm.c and modded-nanogpt: 256 int32 of header, of which three say something, then tokens.
+"""The corpus files of llm.c and modded-nanogpt: a header of 256 int32, of which three are used, then tokens.
 
     header[0]   20240520 for uint16 tokens (GPT-2), 20240801 for uint32 tokens (Llama 3)
     header[1]   the version: 1, and 7
-    header[2]   how many tokens follow
+    header[2]   the number of tokens
 
 Shards are called NAME_train_000001.bin and NAME_val_000000.bin; a corpus of one file has no number.
 """
@@ -24,7 +24,7 @@ _MAGIC = frozenset(magic for magic, _ in _KINDS)
 
 
 def has_header(path: Path) -> bool:
-    """Whether a file begins as llm.c's do. As raw GPT-2 tokens those bytes would be an id that does not exist."""
+    """Whether a file begins like llm.c's. As raw GPT-2 tokens, these bytes would be an id that does not exist."""
     with path.open("rb") as file:
         start = file.read(4)
     return len(start) == 4 and int.from_bytes(start, "little") in _MAGIC

@@ -1,7 +1,7 @@
-"""corpus.json: which files a corpus is made of, and what is in them.
+"""corpus.json: which files a corpus consists of, and what is in them.
 
-A shard is finished if and only if the manifest lists it. The manifest is replaced as a whole, so that whoever reads it
-sees a corpus as it was at some moment, and never half of a change.
+A shard is finished if and only if the manifest lists it. The manifest is replaced atomically, so a reader always sees a
+consistent state.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nanopace.files import read_object, write_durably
 MANIFEST: Final = "corpus.json"
 FORMAT: Final = 1
 LARGEST_FILE: Final = 1 << 26  # bytes: a quarter of a million shards
-_LARGEST_NUMBER = (1 << 63) - 1  # of anything that is counted here
+_LARGEST_NUMBER = (1 << 63) - 1  # for any count in this file
 
 Dtype = Literal["uint16", "uint32"]
 SplitName = Literal["train", "val"]
@@ -30,9 +30,9 @@ TOKEN_BYTES: Final[dict[Dtype, int]] = {"uint16": 2, "uint32": 4}
 class ShardEntry:
     """One finished file of tokens."""
 
-    file: str  # beside the manifest
+    file: str  # in the manifest's directory
     tokens: int
-    text_bytes: int  # of UTF-8 text that the tokens stand for
+    text_bytes: int  # UTF-8 bytes of text that the tokens represent
     sha256: str
     max_id: int  # the largest token id in it
     documents: int
@@ -60,7 +60,7 @@ def shard_name(split: SplitName, number: int) -> str:
 
 
 def smallest_dtype(vocab_size: int) -> Dtype:
-    """The type that holds every id of a vocabulary."""
+    """The smallest type that holds every id of a vocabulary."""
     return "uint16" if vocab_size <= 1 << 16 else "uint32"
 
 
@@ -72,7 +72,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """The manifest of a corpus, checked field by field; the files that it lists are not looked at."""
+    """Read the manifest of a corpus and check each field. The files that it lists are not checked."""
     path = directory / MANIFEST
     content = _read(path)
     if content.get("nanopace") != FORMAT:
@@ -84,7 +84,7 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def check_files(directory: Path, manifest: Manifest) -> None:
-    """Every file that the manifest lists is there, in its size."""
+    """Check that every file in the manifest exists and has the right size."""
     for name in SPLITS:
         for entry in manifest.split(name):
             path = directory / entry.file
@@ -131,7 +131,7 @@ def _manifest(content: dict[str, Any]) -> Manifest:
 
 
 def shard_entry(content: Any) -> ShardEntry:
-    """A shard as a manifest lists it. ValueError with the field that cannot be right."""
+    """Parse a shard entry of a manifest. ValueError names the invalid field."""
     entry = ShardEntry(
         file=field_of(content, "file", str),
         tokens=field_of(content, "tokens", int),
@@ -140,7 +140,7 @@ def shard_entry(content: Any) -> ShardEntry:
         max_id=field_of(content, "max_id", int),
         documents=field_of(content, "documents", int),
     )
-    if not re.fullmatch(r"[\w-][\w.-]{0,60}", entry.file):  # a plain name: no folder, nothing above, nothing hidden
+    if not re.fullmatch(r"[\w-][\w.-]{0,60}", entry.file):  # a plain name: no directory, no parent, not hidden
         raise ValueError("file")
     if not re.fullmatch(r"[0-9a-f]{64}", entry.sha256):
         raise ValueError("sha256")

@@ -9,7 +9,7 @@ from nanopace.errors import InputError
 
 
 def raw_shard(path: Path) -> Shard:
-    """A file that is nothing but uint16 tokens."""
+    """A file that contains only uint16 tokens."""
     size = path.stat().st_size
     if size == 0:
         raise InputError("{path}: is empty", path=path)

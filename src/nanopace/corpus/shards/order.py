@@ -1,10 +1,10 @@
-"""Which windows a step trains on, as a pure function of the seed: no state to save, none to lose.
+"""Which windows a step trains on, as a pure function of the seed: there is no state to save or lose.
 
-Every epoch goes through all windows once, in an order of its own. Windows lie at another place in every epoch, so that
-the model does not see the same ones again; with `documents` they lie where documents begin, and stay there.
+Every epoch visits all windows once, in a new order. In each epoch, the windows are shifted, so that the model does not
+see the same ones again. With `documents`, they start where documents start, and are the same in every epoch.
 
 An epoch is drawn from Philox, keyed with seed and epoch. Only its raw stream is used, which is the same on every
-machine and in every release of numpy; numpy's own shuffle may change between releases.
+machine and in every numpy release; numpy's shuffle may change between releases.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DRAWN_AT_ONCE = 1 << 14
 
 
 class Order:
-    """Windows without replacement, for ever. A window is block_size tokens and the one that they lead to."""
+    """An endless sequence of windows without replacement. A window is block_size tokens plus the one that follows."""
 
     windows: Final[int]  # per epoch
 
@@ -45,7 +45,7 @@ class Order:
         self._drawn: tuple[int, _Epoch] | None = None
 
     def starts(self, first: int, count: int) -> Positions:
-        """The positions of windows number first, first + 1, ... of the endless order."""
+        """The positions of windows number first, first + 1, ... in the endless sequence."""
         assert first >= 0, "the order has a beginning"
         assert count >= 0, "windows are counted up"
         found = np.empty(count, dtype=np.int64)
@@ -66,7 +66,7 @@ class Order:
 
 
 class _Epoch:
-    """One pass over the windows: their permutation, and the numbers that say where they lie."""
+    """One pass over the windows: their permutation, and the random numbers that shift them."""
 
     def __init__(self, seed: int, number: int, windows: int, draws: int) -> None:
         stream = np.random.Philox(key=np.array([seed, number], dtype=np.uint64))
@@ -75,7 +75,7 @@ class _Epoch:
 
 
 def _drawn(stream: np.random.Philox, count: int) -> npt.NDArray[np.uint64]:
-    """The stream's next numbers, drawn in pieces: numpy lets no other thread run while it draws."""
+    """The next numbers of the stream, drawn in pieces: numpy blocks all other threads while it draws."""
     numbers = np.empty(count, dtype="<u8")
     for begin in range(0, count, _DRAWN_AT_ONCE):
         piece = numbers[begin : begin + _DRAWN_AT_ONCE]
@@ -84,10 +84,10 @@ def _drawn(stream: np.random.Philox, count: int) -> npt.NDArray[np.uint64]:
 
 
 def _permutation(random: npt.NDArray[np.uint32]) -> npt.NDArray[np.signedinteger]:
-    """An order of range(len(random)). Random numbers are sorted, and each carries its own index in its lower half.
+    """A permutation of range(len(random)): random numbers are sorted, each with its index in its lower half.
 
-    So there are no equal numbers whose order would depend on how somebody sorts, and sorting plain numbers is what
-    numpy does fastest.
+    So no two numbers are equal, the result does not depend on the sorting algorithm, and numpy sorts plain integers
+    fastest.
     """
     assert len(random) <= 1 << 32, "an index has 32 bits"
     keys = random.astype(np.uint64)
@@ -99,15 +99,15 @@ def _permutation(random: npt.NDArray[np.uint32]) -> npt.NDArray[np.signedinteger
 
 
 class _Shifting:
-    """Windows one after the other in each shard, from a place near its beginning that is drawn for every epoch.
+    """Consecutive windows in each shard, from an offset near its beginning that is drawn for each epoch.
 
-    There are as many as fit from anywhere below block_size, so that all epochs have the same number. The place is drawn
-    from all that leave room for that many: then no token is left out in every epoch.
+    The number of windows is what fits at any offset below block_size, so it is the same in all epochs. The offset is
+    drawn from all those that leave room for that many, so no token is left out in every epoch.
     """
 
     def __init__(self, split: Split, block_size: int) -> None:
         tokens = np.array([shard.tokens for shard in split.shards], dtype=np.int64)
-        fit = np.maximum(tokens // block_size - 1, tokens > block_size)  # a short shard has one, if it is no shorter
+        fit = np.maximum(tokens // block_size - 1, tokens > block_size)  # a short shard has one, if it is long enough
         self._block_size = block_size
         self._first = split.first[:-1].astype(np.int64)
         self._shifts = (tokens - fit * block_size).astype(np.uint64)
@@ -125,7 +125,7 @@ class _Shifting:
 
 
 class _Aligned:
-    """Windows that begin where a document begins, or a multiple of block_size after that."""
+    """Windows that start at the start of a document, or a multiple of block_size after that."""
 
     draws = 0
 
@@ -148,10 +148,10 @@ class _Aligned:
 
 
 def _aligned(shard: Shard, block_size: int, end_of_text: int) -> Positions:
-    """Where windows begin in one shard: at its beginning, and then where the last one left off.
+    """Where windows start in one shard: at its beginning, then where the previous one ended.
 
-    If a document is longer than a window, the next window goes on inside it. If one is cut by a window's end, the next
-    window begins at that document's start: some tokens are seen twice, and none is lost.
+    If a document is longer than a window, the next window continues inside it. If a window cuts a document, the next
+    one starts at that document's start: some tokens are seen twice, and none are lost.
     """
     documents = positions_of(shard, end_of_text)
     if not len(documents) or documents[0]:
@@ -166,7 +166,7 @@ def _aligned(shard: Shard, block_size: int, end_of_text: int) -> Positions:
 
 
 def _followed(following: Positions) -> Positions:
-    """0, following[0], following[following[0]], ... to the end: piece by piece, as Python's integers take room."""
+    """0, following[0], following[following[0]], ... to the end, in pieces: Python's integers take much memory."""
     chosen: list[Positions] = []
     at = 0
     while at < len(following):
@@ -176,6 +176,6 @@ def _followed(following: Positions) -> Positions:
         while at - begin < len(piece):
             steps.append(at)
             after = piece[at - begin]
-            at = after if after > at else len(following)  # the last document has nobody after it
+            at = after if after > at else len(following)  # nothing follows the last document
         chosen.append(np.array(steps, dtype=np.int64))
     return np.concatenate(chosen)

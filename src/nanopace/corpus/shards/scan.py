@@ -1,4 +1,4 @@
-"""Looking through whole files of tokens, in pieces and on several cores: as fast as the disk or the memory gives."""
+"""Scans complete token files, in pieces and on several cores, as fast as the disk or the memory allows."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 from nanopace.corpus.shards.token_files import Shard, Tokens
 
-_PIECE = 1 << 22  # tokens: small enough that a few of them stay in memory at once
+_PIECE = 1 << 22  # tokens: a few pieces fit in memory at once
 _THREADS = min(8, os.cpu_count() or 1)
 
 T = TypeVar("T")
 
 
 def first_beyond(shard: Shard, vocab_size: int) -> tuple[int, int] | None:
-    """Position and id of the first token that a vocabulary does not have."""
+    """Position and id of the first token that is not in the vocabulary."""
 
     def look(piece: Tokens, begin: int) -> tuple[int, int] | None:
         if int(piece.max()) < vocab_size:
@@ -31,12 +31,12 @@ def first_beyond(shard: Shard, vocab_size: int) -> tuple[int, int] | None:
 
 
 def positions_of(shard: Shard, token: int) -> npt.NDArray[np.int64]:
-    """Where a token stands in a shard."""
+    """The positions of a token in a shard."""
     return np.concatenate(list(_each_piece(shard, lambda piece, begin: np.flatnonzero(piece == token) + begin)))
 
 
 def _each_piece(shard: Shard, look: Callable[[Tokens, int], T]) -> Iterator[T]:
-    """What `look` makes of each piece and its position, in order. Other threads run while one reads or computes."""
+    """Apply `look` to each piece and its position, in order. Other threads run while one reads or computes."""
 
     def seen(begin: int) -> T:
         return look(shard.read(begin, min(_PIECE, shard.tokens - begin)), begin)

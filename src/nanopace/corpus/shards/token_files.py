@@ -1,8 +1,7 @@
-"""Files of tokens: a split of a corpus is one long row of tokens over several files.
+"""Token files: a split of a corpus is one long sequence of tokens over several files.
 
-Windows are read, not mapped. A mapped file that somebody cuts ends the process with a signal that nobody can catch; a
-read that comes back short is an error with the file's name. Every read is followed by a look at whether the file is
-still the one that was opened (fingerprint.py).
+Windows are read, not memory-mapped. If someone truncates a mapped file, a signal kills the process; a short read is an
+error that names the file. Every read is followed by a check that the file is still the one opened (fingerprint.py).
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ from nanopace.corpus.shards.fingerprint import FileFingerprint
 from nanopace.corpus.shards.manifest import TOKEN_BYTES, Dtype
 from nanopace.errors import InputError, reason_of
 
-_SMALL = 256 << 20  # bytes that are read and hashed within a second, before the first step
+_SMALL = 256 << 20  # bytes that can be read and hashed within a second, before the first step
 Tokens = npt.NDArray[np.unsignedinteger[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One file of tokens, little-endian as all of its kind are."""
+    """One token file, little-endian like all of them."""
 
     path: Path
     tokens: int
     dtype: Dtype
-    offset: int = 0  # bytes in front of the first token
-    sha256: str | None = None  # where somebody wrote it down
+    offset: int = 0  # bytes before the first token
+    sha256: str | None = None  # if recorded
     max_id: int | None = None  # likewise
 
     def read(self, begin: int, count: int) -> Tokens:
-        """`count` tokens from position `begin`."""
+        """Read `count` tokens from position `begin`."""
         tokens = np.empty(count, dtype=np.dtype(self.dtype).newbyteorder("<"))
         view: Any = tokens.view(np.uint8)
         with _named(self.path), open(self.path, "rb", buffering=0) as file:
@@ -48,29 +47,29 @@ class Shard:
 
 
 class Split:
-    """Training or validation tokens. A position counts through all of its shards, one after the other."""
+    """Training or validation tokens. Positions count through all shards, one after another."""
 
     def __init__(self, shards: Iterable[Shard], *, verify: bool = False) -> None:
-        """`verify`: a shard is held against its hash before its first window is given away; see `verify`."""
+        """`verify`: compare a shard with its hash before returning its first window. Small splits always do."""
         self.shards = tuple(shards)
-        self.first = np.cumsum([0, *(shard.tokens for shard in self.shards)])  # each shard's first position; the end
+        self.first = np.cumsum([0, *(shard.tokens for shard in self.shards)])  # where each shard begins; the end
         self.tokens = int(self.first[-1])
         self.fingerprints = tuple(FileFingerprint(shard.path, shard.sha256) for shard in self.shards)
         self.is_small = self.bytes <= _SMALL
         self.verifies = verify or self.is_small
-        self.vocab_size: int | None = None  # once somebody knows it: no id that is given away reaches it
+        self.vocab_size: int | None = None  # once known: all ids returned are below it
 
     @property
     def bytes(self) -> int:
         return sum(shard.tokens * TOKEN_BYTES[shard.dtype] for shard in self.shards)
 
     def take_fingerprints(self) -> None:
-        """Remember the files as they are: from now on they must not change."""
+        """Remember the state of the files: they must not change from now on."""
         for fingerprint in self.fingerprints:
             fingerprint.take()
 
     def verify(self, stop: Callable[[], bool], part: tuple[int, int] = (0, 1)) -> None:
-        """Hold all shards, or every n-th, against their hashes, until asked to stop: a second for each gigabyte."""
+        """Compare all shards, or every n-th, with their hashes until `stop` returns True. A gigabyte takes a second."""
         for shard, fingerprint in list(zip(self.shards, self.fingerprints, strict=True))[part[0] :: part[1]]:
             with _named(shard.path):
                 fingerprint.verify(stop)
@@ -78,7 +77,7 @@ class Split:
                 break
 
     def gather(self, starts: npt.NDArray[np.int64], length: int, out: npt.NDArray[Any]) -> None:
-        """Copy `length` tokens from each position into a row of `out`. None may reach into the next shard."""
+        """Copy `length` tokens from each position into a row of `out`. A window must not reach into the next shard."""
         shards = np.searchsorted(self.first, starts, side="right") - 1
         assert (starts + length <= self.first[shards + 1]).all(), "a window lies in one shard"
         begins = starts - self.first[shards]
@@ -102,7 +101,7 @@ class Split:
     def _read(self, number: int, rows: Iterable[tuple[npt.NDArray[Any], int]], length: int) -> None:
         shard, fingerprint = self.shards[number], self.fingerprints[number]
         tokens = np.empty(length, dtype=np.dtype(shard.dtype).newbyteorder("<"))
-        view: Any = tokens.view(np.uint8)  # numpy does not say before 3.12 that it is a buffer
+        view: Any = tokens.view(np.uint8)  # before Python 3.12, numpy's types do not say that it is a buffer
         with open(shard.path, "rb", buffering=0) as file:
             fingerprint.check(os.fstat(file.fileno()))
             for row, begin in rows:
@@ -120,7 +119,7 @@ def _cut(path: Path) -> InputError:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """An OSError becomes an error that names the file."""
+    """Turn an OSError into an error that names the file."""
     try:
         yield
     except OSError as error:

@@ -1,5 +1,5 @@
-"""Text to ids and back: bytes, characters, a BPE of the corpus' own, and GPT-2's, behind one face.
+"""Turn text into ids and back: bytes, characters, a BPE trained on the corpus, and GPT-2's, with one interface.
 
-`tokenizer.py` is that face and knows the kinds; `base.py` is what they share. `nanogpt_meta.py` reads nanoGPT's
+`tokenizer.py` has that interface and the list of kinds; `base.py` is what they share. `nanogpt_meta.py` reads nanoGPT's
 meta.pkl.
 """

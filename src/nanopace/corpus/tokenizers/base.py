@@ -1,4 +1,4 @@
-"""What the tokenizers have in common: ids that stand for bytes, a fingerprint, and a file beside the tokens."""
+"""What the tokenizers share: ids that represent bytes, a fingerprint, and a file next to the tokens."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from nanopace.files import write_durably
 TOKENIZER_FILE = "tokenizer.json"
 FORMAT = 1  # of tokenizer.json
 
-END_OF_TEXT = "<|endoftext|>"  # how the id between documents is shown; inside a document this is plain text
+END_OF_TEXT = "<|endoftext|>"  # how the id between documents is shown; inside a document, this is plain text
 REPLACEMENT = "\ufffd"
 
 
 def fingerprint(kind: str, *parts: Iterable[bytes]) -> str:
-    """One hash for one way of turning text into ids. Lengths go in too, so that no two vocabularies run together."""
+    """A hash that identifies how text becomes ids. It includes lengths, so that vocabularies cannot collide."""
     digest = hashlib.sha256(kind.encode())
     for part in parts:
         entries = list(part)
@@ -31,14 +31,14 @@ def fingerprint(kind: str, *parts: Iterable[bytes]) -> str:
 
 
 def text_of(ids: Iterable[int], vocabulary: Sequence[bytes]) -> str:
-    """The text that ids stand for. A model samples what it likes: an id or a byte that makes no sense is U+FFFD."""
+    """The text that the ids represent. A model may sample anything: an invalid id or byte becomes U+FFFD."""
     known = range(len(vocabulary))
     unknown = REPLACEMENT.encode()
     return b"".join([vocabulary[each] if each in known else unknown for each in map(int, ids)]).decode(errors="replace")
 
 
 def byte_counts(vocabulary: Iterable[bytes], end_of_text: int | None) -> npt.NDArray[np.int32]:
-    """How many bytes of text each id stands for: what turns a loss per token into bits per byte."""
+    """How many bytes of text each id represents, to turn a loss per token into bits per byte."""
     counts = np.array([len(entry) for entry in vocabulary], dtype=np.int32)
     if end_of_text is not None:
         counts[end_of_text] = 0
@@ -46,7 +46,7 @@ def byte_counts(vocabulary: Iterable[bytes], end_of_text: int | None) -> npt.NDA
 
 
 def encodable(text: str) -> str:
-    """The text with halves of surrogate pairs joined where they meet and U+FFFD where they do not: UTF-8 has none."""
+    """The text as valid UTF-8: surrogate pairs are joined, and lone surrogates become U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -55,14 +55,14 @@ def encodable(text: str) -> str:
 
 
 def write_tokenizer(directory: Path, kind: str, hash: str, **vocabulary: object) -> None:
-    """Put a tokenizer beside the tokens that it made."""
+    """Save a tokenizer next to the tokens it made."""
     content = {"nanopace": FORMAT, "kind": kind, "hash": hash, **vocabulary}
-    text = json.dumps(content, separators=(",", ":")) + "\n"  # ASCII: half a surrogate pair is no UTF-8
+    text = json.dumps(content, separators=(",", ":")) + "\n"  # ASCII, because a lone surrogate is not valid UTF-8
     write_durably(directory / TOKENIZER_FILE, text.encode())
 
 
 def _byte_letters() -> dict[str, int]:
-    """GPT-2's way of writing any byte as a letter: itself where it can be printed, else the next one from U+0100 on."""
+    """GPT-2's way to write any byte as a letter: itself if printable, else the next one from U+0100 on."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     letters = {chr(byte): byte for byte in printable}
     for place, byte in enumerate(sorted(set(range(256)) - set(printable))):
@@ -74,5 +74,5 @@ BYTE_OF_LETTER = _byte_letters()
 
 
 def spelled(letters: str) -> bytes:
-    """The bytes of a vocabulary's entry that is written in GPT-2's letters."""
+    """The bytes of a vocabulary entry written in GPT-2's letters."""
     return bytes([BYTE_OF_LETTER[letter] for letter in letters])

@@ -1,7 +1,7 @@
-"""A BPE trained on the corpus itself: GPT-2's kind of vocabulary, in any size.
+"""A BPE trained on the corpus: like GPT-2's vocabulary, in any size.
 
-Hugging Face tokenizers trains it, and writes it for transformers. tiktoken encodes with it, which takes a quarter of
-the time and gives the same ids, because a trained vocabulary's entries stand in the order of their merges.
+Hugging Face tokenizers trains it and saves it for transformers. tiktoken encodes with it in a quarter of the time. Both
+give the same ids, because the entries of a trained vocabulary are in the order of their merges.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from nanopace.errors import InputError, UsageError
 if TYPE_CHECKING:
     import tokenizers
 
-LEAST: Final = len(BYTE_OF_LETTER) + 1  # every byte, and the id between documents
+LEAST: Final = len(BYTE_OF_LETTER) + 1  # all bytes, and the id between documents
 Merge = tuple[str, str]
 
 
 class TrainedBpe:
-    """The merges in their order, of entries written in GPT-2's letters; the 256 letters come before them.
+    """The merges in order, as entries in GPT-2's letters, after the 256 single letters.
 
-    The id between documents is the last one. It is no entry, so no text can ever contain it.
+    The id between documents is the last one. It is not an entry, so no text can contain it.
     """
 
     kind: Final = "bpe"
@@ -64,7 +64,7 @@ class TrainedBpe:
         vocabulary.write_tokenizer(directory, self.kind, self.hash, letters=self.letters, merges=self.merges)
 
     def huggingface(self) -> tokenizers.Tokenizer:
-        """The same for Hugging Face's library, which knows the id between documents as a special token."""
+        """The same tokenizer for Hugging Face's library, with the id between documents as a special token."""
         library = _library(self.entries, self.merges)
         library.add_special_tokens([END_OF_TEXT])
         return library
@@ -75,7 +75,7 @@ class TrainedBpe:
 
 
 def train(texts: Iterable[str], vocab_size: int) -> TrainedBpe:
-    """The most frequent merges of these texts; fewer than asked for where the texts have no more."""
+    """The most frequent merges in these texts; fewer than requested if the texts have no more."""
     if vocab_size < LEAST:
         raise UsageError(
             "a trained vocabulary has at least {least} entries: {given} is too few", least=LEAST, given=vocab_size
@@ -93,7 +93,7 @@ def train(texts: Iterable[str], vocab_size: int) -> TrainedBpe:
 
 
 def _pairs(merges: Iterable[str | Sequence[str]]) -> Iterator[Merge]:
-    """Releases of the library before 0.20 write a pair as one text."""
+    """Split merges into pairs: before 0.20, the library wrote a pair as one string."""
     for merge in merges:
         first, second = merge.split(" ") if isinstance(merge, str) else merge
         yield first, second

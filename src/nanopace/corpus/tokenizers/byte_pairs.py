@@ -1,4 +1,4 @@
-"""Byte-pair encoding by tiktoken, for any vocabulary whose ids rise in the order of its merges."""
+"""Byte-pair encoding with tiktoken, for any vocabulary whose ids are in the order of its merges."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Iterator, Sequence
 
 from nanopace.errors import InputError
 
-# Where GPT-2 cuts a text before it merges bytes, in the form that backtracks least.
+# How GPT-2 splits a text before merging bytes, in the form that backtracks least.
 _WORDS = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
 
-# tiktoken's regular expressions overflow their stack on about a million blanks in a row, and take the process along.
+# On about a million blanks in a row, tiktoken's regular expressions overflow the stack, which kills the process.
 _LONG_RUN = 1 << 16
 _BLANK = r"[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 _LONG_BLANKS = re.compile(_BLANK + "{" + str(_LONG_RUN) + ",}")
 
 
 class Merging:
-    """Turns text into ids. `entries` are the bytes of each id, the single bytes among them, earlier merges first."""
+    """Turns text into ids. `entries` are the bytes of each id, including the single bytes, earlier merges first."""
 
     def __init__(self, entries: Sequence[bytes]) -> None:
         try:
@@ -32,7 +32,7 @@ class Merging:
         return _joined([self._library.encode_ordinary(piece) for piece in _pieces(text)])
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Each text's ids, on all cores."""
+        """The ids of each text, computed on all cores."""
         pieces = [list(_pieces(text)) for text in texts]
         flat = [piece for each in pieces for piece in each]
         encoded = iter(self._library.encode_ordinary_batch(flat, num_threads=os.cpu_count() or 1))
@@ -40,9 +40,9 @@ class Merging:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """A text cut where that changes no token: around a long run of blanks, which is one word.
+    """Split a text where that changes no token: around a long run of blanks, which is one word.
 
-    The last blank of a run belongs to what follows it, if anything does.
+    The last blank of a run belongs to the text after it, if there is any.
     """
     begin = 0
     if len(text) > _LONG_RUN:

@@ -1,4 +1,4 @@
-"""The tokenizer of nanoGPT's small example: every character of the corpus is an id."""
+"""The tokenizer of nanoGPT's small example: each character in the corpus has an id."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nanopace.errors import InputError
 
 
 class Characters:
-    """The alphabet in the order of its ids. There is no id between documents."""
+    """The characters in the order of their ids. There is no id between documents."""
 
     kind: Final = "chars"
     end_of_text: Final = None
@@ -27,7 +27,7 @@ class Characters:
         self.vocab_size: Final = len(self.alphabet)
         self.hash: Final = fingerprint(self.kind, self._in_bytes())
         points = np.array([ord(letter) for letter in self.alphabet])
-        self._id_of_point = np.full(int(points.max()) + 2, -1, dtype=np.int32)  # the last one: whatever lies beyond
+        self._id_of_point = np.full(int(points.max()) + 2, -1, dtype=np.int32)  # the last entry: any character beyond
         self._id_of_point[points] = np.arange(self.vocab_size)
 
     def encode(self, text: str) -> list[int]:

@@ -1,8 +1,8 @@
-"""GPT-2's tokenizer: its vocabulary, and tiktoken to apply it.
+"""GPT-2's tokenizer: its vocabulary, with tiktoken to apply it.
 
-A machine that trains often has no network, so OpenAI's list of merges lies here (assets/, with its licence). It is held
-against the hash that tiktoken knows, and vocabulary and ids follow from it. All of that happens when a text is first
-encoded, so that opening a corpus costs nothing.
+Training machines often have no network, so OpenAI's list of merges is included (assets/, with its licence). It is
+checked against the hash that tiktoken uses, and determines vocabulary and ids. All this happens when a text is first
+encoded, so opening a corpus costs nothing.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from nanopace.corpus.tokenizers.byte_pairs import Merging
 from nanopace.errors import InputError
 
 _MERGES = Path(__file__).with_name("assets") / "gpt2-merges.txt.bz2"
-_SHA256 = "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5"  # of vocab.bpe, as OpenAI published it
+_SHA256 = "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5"  # of vocab.bpe, as published by OpenAI
 
 
 class Gpt2:
-    """50,000 merges of bytes, the 256 bytes, and one id between documents."""
+    """50,000 merges of bytes, the 256 bytes, and an id between documents."""
 
     kind: Final = "gpt2"
     vocab_size: Final = 50257
@@ -52,7 +52,7 @@ class Gpt2:
 
 @cache
 def vocabulary() -> tuple[bytes, ...]:
-    """What each id stands for."""
+    """The bytes of each id."""
     return (*map(spelled, _entries()), END_OF_TEXT.encode())
 
 
@@ -62,7 +62,7 @@ def _merging() -> Merging:
 
 
 def merges_file() -> bytes:
-    """OpenAI's vocab.bpe, which Hugging Face calls merges.txt, to the byte."""
+    """OpenAI's vocab.bpe, called merges.txt by Hugging Face, byte for byte."""
     try:
         data = bz2.decompress(_MERGES.read_bytes())
     except (OSError, ValueError, EOFError):
@@ -73,11 +73,11 @@ def merges_file() -> bytes:
 
 
 def vocabulary_file() -> bytes:
-    """OpenAI's encoder.json, which Hugging Face calls vocab.json, to the byte."""
+    """OpenAI's encoder.json, called vocab.json by Hugging Face, byte for byte."""
     return json.dumps({letters: number for number, letters in enumerate((*_entries(), END_OF_TEXT))}).encode()
 
 
 def _entries() -> list[str]:
-    """In GPT-2's letters: the single bytes, and then what each merge makes."""
+    """In GPT-2's letters: the single bytes, then the result of each merge."""
     merges = merges_file().decode().splitlines()[1:]  # the first line is a version
     return [*BYTE_OF_LETTER, *(merge.replace(" ", "") for merge in merges)]

@@ -1,7 +1,7 @@
-"""nanoGPT's meta.pkl, where the vocabulary is the corpus' own.
+"""Reads nanoGPT's meta.pkl, which holds the vocabulary if the corpus has its own.
 
-A pickle is a program that the one who opens it runs. Here nothing else runs than what builds a dict of strings and
-integers: its instructions are read first, and the first other one is refused, as is any class.
+A pickle is a program that runs when it is opened. Here, only what builds a dict of strings and integers runs. The
+instructions are read first, and any other one is refused, as is any class.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from nanopace.files import read_bounded
 
 META_FILE: Final = "meta.pkl"
 _LARGEST_META = 1 << 24  # bytes: an alphabet of all of Unicode takes a quarter of that
-_MOST_ENTRIES = 1 << 32  # as many as the largest tokens can name
+_MOST_ENTRIES = 1 << 32  # as many as the widest tokens can number
 
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What a meta.pkl says."""
+    """The contents of a meta.pkl."""
 
     vocab_size: int | None
-    alphabet: tuple[str, ...] | None  # in the order of the ids; None where the entries are not characters
+    alphabet: tuple[str, ...] | None  # in the order of the ids; None if the entries are not characters
 
 
 def read_meta(path: Path) -> Meta:
-    """The vocabulary in a meta.pkl."""
+    """Read the vocabulary in a meta.pkl."""
     try:
         data = read_bounded(path, _LARGEST_META)
     except OSError as error:
@@ -52,7 +52,7 @@ def read_meta(path: Path) -> Meta:
 
 
 def _alphabet(content: Mapping[Any, Any]) -> tuple[str, ...] | None:
-    """The characters by id, if the entries are characters and their ids leave no gap."""
+    """The characters by id, if all entries are characters and their ids have no gaps."""
     ids = content.get("stoi")
     if not isinstance(ids, dict) or not ids:
         return None
@@ -66,17 +66,17 @@ _INTEGERS = ("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4")
 _STRINGS = ("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8")
 _PUSH = frozenset(("EMPTY_DICT", *_INTEGERS, *_STRINGS, "GET", "BINGET", "LONG_BINGET"))
 _REMEMBER = frozenset(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"))
-_MOST_STEPS = 8_000_000  # of which all of Unicode, there and back, takes six million
+_MOST_STEPS = 8_000_000  # all of Unicode, in both directions, takes six million
 _MOST_REMEMBERED = 1_200_000  # each of its characters once
-_DEEPEST_STACK = 1 << 14  # pickle adds to a dict by the thousand
+_DEEPEST_STACK = 1 << 14  # pickle adds items to a dict in batches of a thousand
 
 
 def plain_dict(data: bytes) -> dict[str | int, Any]:
-    """The dict of strings, integers and such dicts that a pickle builds. ValueError if it builds anything else."""
+    """The dict that a pickle builds from strings, integers and such dicts. ValueError if it builds anything else."""
     _check_instructions(data)
     try:
         content = _NoClasses(io.BytesIO(data)).load()
-    except Exception as error:  # whatever an unpickler raises where an instruction does not fit the one before
+    except Exception as error:  # an unpickler may raise anything if an instruction does not fit
         raise ValueError(type(error).__name__) from None
     _check_plain(content)
     return content  # type: ignore[no-any-return]
@@ -88,7 +88,7 @@ class _NoClasses(pickle.Unpickler):
 
 
 def _check_instructions(data: bytes) -> None:
-    """Only instructions that build dicts, and no more than an alphabet takes: an unpickler has no bounds of its own."""
+    """Allow only instructions that build dicts, and no more than an alphabet needs: an unpickler has no limits."""
     depth = remembered = 0
     marks: list[int] = []
     for steps, (opcode, argument, _) in enumerate(pickletools.genops(data)):
@@ -112,7 +112,7 @@ def _check_instructions(data: bytes) -> None:
 
 
 def _check_plain(content: Any) -> None:
-    """Dicts of strings, integers and such dicts, each in one place."""
+    """Allow only dicts of strings, integers and such dicts, none of them used twice."""
     left, known = [content], set[int]()
     while left:
         found = left.pop()

@@ -1,4 +1,4 @@
-"""The tokenizer that needs no vocabulary: every byte of UTF-8 is its own id."""
+"""The tokenizer that needs no vocabulary: each byte of UTF-8 is an id."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VOCABULARY = (*(bytes([value]) for value in range(256)), END_OF_TEXT.encode())
 
 
 class SingleBytes:
-    """Ids 0 to 255 are bytes, 256 stands between documents."""
+    """Ids 0 to 255 are bytes; 256 comes between documents."""
 
     kind: Final = "bytes"
     vocab_size: Final = 257

@@ -1,4 +1,4 @@
-"""Text to ids and back: four kinds of tokenizer behind one face, each saved beside the tokens that it made."""
+"""Turns text into ids and back: four kinds of tokenizer with one interface, each saved next to the tokens it made."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from nanopace.corpus.tokenizers.nanogpt_meta import META_FILE, read_meta
 from nanopace.errors import InputError
 from nanopace.files import read_object
 
-_LARGEST_FILE = 1 << 26  # bytes: a vocabulary of a million entries has half of that, and JSON grows when it is read
+_LARGEST_FILE = 1 << 26  # bytes: a million entries take half of that, and JSON grows when parsed
 
 Ids = Sequence[int] | npt.NDArray[Any]
 
 
 class Tokenizer(Protocol):
-    """What a corpus and a model have to share. Its hash identifies it."""
+    """What a corpus and a model must share. Its hash identifies it."""
 
     @property
     def kind(self) -> str:
@@ -32,7 +32,7 @@ class Tokenizer(Protocol):
 
     @property
     def end_of_text(self) -> int | None:
-        """The id in front of each document; None where there is none (characters)."""
+        """The id before each document; None if there is none (characters)."""
 
     @property
     def hash(self) -> str:
@@ -42,16 +42,16 @@ class Tokenizer(Protocol):
         """The ids of a text. `<|endoftext|>` inside it is plain text."""
 
     def encode_batch(self, texts: Sequence[str]) -> Sequence[Ids]:
-        """The ids of each text, in their order; on all cores where the library can."""
+        """The ids of each text, in order. Uses all cores if the library can."""
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of any ids: unknown ones and cut UTF-8 are U+FFFD."""
+        """The text of any ids. Unknown ids and incomplete UTF-8 become U+FFFD."""
 
     def token_bytes(self) -> npt.NDArray[np.int32]:
-        """For each id the bytes of text that it stands for; 0 for the one between documents."""
+        """The number of text bytes that each id represents; 0 for the one between documents."""
 
     def save(self, directory: Path) -> None:
-        """Write tokenizer.json, whole or not at all."""
+        """Write tokenizer.json atomically."""
 
 
 def gpt2() -> Tokenizer:
@@ -67,7 +67,7 @@ def bytes_tokenizer() -> Tokenizer:
 
 
 def chars(alphabet: Iterable[str]) -> Tokenizer:
-    """A tokenizer of these characters, sorted as nanoGPT sorts them."""
+    """A tokenizer for these characters, sorted as in nanoGPT."""
     from nanopace.corpus.tokenizers.characters import Characters
 
     return Characters(sorted(set(alphabet)))
@@ -80,7 +80,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
 
 def load_tokenizer(directory: Path) -> Tokenizer | None:
-    """The tokenizer in a directory: nanopace's tokenizer.json, or the alphabet in nanoGPT's meta.pkl; None without."""
+    """The tokenizer in a directory, from nanopace's tokenizer.json or nanoGPT's meta.pkl; None if there is none."""
     path = directory / TOKENIZER_FILE
     if not os.path.lexists(path):
         return _of_nanogpt(directory / META_FILE)

@@ -1,4 +1,5 @@
-"""Two runs beside each other, and more of them in an order: what changed, which is better, and why.
+"""Compare two runs, or rank several: what changed, which is better, and why.
 
-`compare.py` calls the rest; `attribution.py` says which knob may have done it, `verdict.py` writes the findings.
+`compare.py` calls the rest; `attribution.py` finds the knob that may have made the difference, `verdict.py` writes the
+findings.
 """

@@ -1,9 +1,9 @@
-"""Two loss curves on one axis: tokens, time or FLOPs. Who is ahead, and since when.
+"""Two loss curves on one axis (tokens, time or FLOPs): which run is ahead, and since when.
 
-Ahead is who has the lower loss so far, not the lower one at the moment: whoever keeps the best checkpoint has that
-model, and a run that over-fits later has not lost it. An evaluation is a sample, so a difference within the noise of
-both curves is a tie, and a lead that small is none. Where too few evaluations tell their noise, only a large difference
-is a lead, and a smaller one is nothing at all.
+The run with the lowest loss so far is ahead, even if its current loss is higher: its best checkpoint is kept, and later
+overfitting does not change that. An evaluation is a sample, so a difference within the noise of both curves is a tie.
+If there are too few evaluations to estimate the noise, only a large difference counts as a lead, and a smaller one is
+left open.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from nanopace.diagnosis.loss.trend import curve_noise
 Leader = Literal["a", "b", "tie"]
 
 _MOST_POINTS = 12  # in a table
-_ENOUGH_SHARED = 3  # evaluations at the very same point, to do without interpolation
-_SMALLEST = 0.002  # a difference below this is a tie, whatever the noise
-LARGE = 0.01  # of the loss: a difference above this is one, even where the noise is unknown
-_APART = 1 + 1e-12  # times: closer points have the same logarithm
+_ENOUGH_SHARED = 3  # evaluations at exactly the same point; interpolation is not needed then
+_SMALLEST = 0.002  # a smaller difference is always a tie
+LARGE = 0.01  # of the loss: a larger difference counts even if the noise is unknown
+_APART = 1 + 1e-12  # times: points closer than this have the same logarithm
 CLEAR = 2.0  # standard deviations of the difference
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Losses over an axis. `xs` rise and are above zero: the untrained model has no place on a log axis."""
+    """Losses over an axis. `xs` increase and are positive: the untrained model has no place on a log axis."""
 
     xs: tuple[float, ...]
     ys: tuple[float, ...]
-    error: float | None = None  # standard error of an evaluation, where the trainer prints it
+    error: float | None = None  # standard error of an evaluation, if the trainer prints it
 
     @classmethod
     def through(cls, points: Iterable[tuple[float | None, float | None]], error: float | None = None) -> Curve:
-        """Leaves out what is unknown and what does not rise."""
+        """Build a curve, leaving out unknown points and those that do not increase in x."""
         kept: list[tuple[float, float]] = []
         for x, y in points:
             if x is None or y is None or not (math.isfinite(x) and math.isfinite(y)):
@@ -47,7 +47,8 @@ class Curve:
         return cls(tuple(x for x, _ in kept), tuple(y for _, y in kept), error)
 
     def at(self, x: float) -> float:
-        """Straight between two evaluations over ln x, in which a loss curve is nearly straight; x lies in the curve."""
+        """The loss at x, which must be within the curve. Interpolates over ln x, where a loss curve is nearly
+        straight."""
         right = bisect_left(self.xs, x)
         if self.xs[right] == x:
             return self.ys[right]
@@ -57,8 +58,8 @@ class Curve:
 
     @property
     def noise(self) -> float | None:
-        """Of one evaluation: as the trainer prints it, or as they scatter around their trend; None with too few. Of a
-        curve that turns up the part up to its lowest: its bend is no noise."""
+        """The noise of one evaluation: as printed by the trainer, or from the scatter around the trend; None with too
+        few evaluations. If the curve turns up, only the part to its minimum counts, because the bend is not noise."""
         if self.error is not None or not self.ys:
             return self.error
         lowest = min(self.ys)
@@ -72,15 +73,15 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """Both curves where both are known."""
+    """Both curves where they overlap."""
 
-    points: tuple[tuple[float, float, float], ...] = ()  # (x, best of a so far, of b); the last is the end of the two
-    leader: Leader | None = None  # at the last point; None if there is none, or the noise is unknown
-    crossover: float | None = None  # since when that leader is ahead, if the other was before
+    points: tuple[tuple[float, float, float], ...] = ()  # (x, best of a so far, of b); the last is the end of both
+    leader: Leader | None = None  # at the last point; None if there is none or the noise is unknown
+    crossover: float | None = None  # where this leader took the lead, if the other was ahead before
 
 
 def align(a: Curve, b: Curve) -> Aligned:
-    """Compare two curves on the stretch that they share."""
+    """Compare two curves where they overlap."""
     if not a.xs or not b.xs:
         return Aligned()
     start, end = max(a.xs[0], b.xs[0]), min(a.xs[-1], b.xs[-1])
@@ -89,7 +90,7 @@ def align(a: Curve, b: Curve) -> Aligned:
     noises = a.noise, b.noise
     a, b = a.best_so_far(), b.best_so_far()
     everywhere = sorted({x for x in (*a.xs, *b.xs) if start <= x <= end})
-    leads = [(x, a.at(x) - b.at(x)) for x in everywhere]  # above zero where b is ahead
+    leads = [(x, a.at(x) - b.at(x)) for x in everywhere]  # positive where b is ahead
     points = tuple((x, a.at(x), b.at(x)) for x in _table(a, b, start, end))
     last, tie = leads[-1][1], largest_tie(noises, max(points[-1][1:]))
     if abs(last) <= tie:
@@ -98,14 +99,14 @@ def align(a: Curve, b: Curve) -> Aligned:
 
 
 def largest_tie(noises: Sequence[float | None], loss: float) -> float:
-    """The largest difference that is no lead."""
+    """The largest difference that still counts as a tie."""
     known = [noise for noise in noises if noise is not None]
     tie = max(_SMALLEST, CLEAR * math.hypot(*known))
     return tie if len(known) == len(noises) else max(tie, LARGE * abs(loss))
 
 
 def _table(a: Curve, b: Curve, start: float, end: float) -> list[float]:
-    """Where to compare: at evaluations that both have, else at those of the curve with fewer; the end always."""
+    """Where to compare: at shared evaluations, or at those of the curve with fewer; always at the end."""
     of_a = [x for x in a.xs if start <= x <= end]
     of_b = [x for x in b.xs if start <= x <= end]
     shared = sorted(set(of_a) & set(of_b))

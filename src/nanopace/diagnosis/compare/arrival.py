@@ -1,9 +1,9 @@
-"""When two runs reached the same validation loss: the question of whoever waits for a model.
+"""When two runs reached the same validation loss: the question of anyone waiting for a model.
 
-The goal is the lowest loss that both have reached, so the best one of the run that ended worse. The clock runs from the
-first step: start-up, compilation and the evaluation before the first step are left out, evaluations and checkpoints
-after it are in. Between two evaluations the loss is taken for a straight line. A loss curve sags below it, so the time
-is too long rather than too short.
+The goal is the lowest loss that both have reached: the best loss of the run that ended worse. The clock starts at the
+first step: it leaves out start-up, compilation and the evaluation before the first step, and includes all later
+evaluations and checkpoints. Between two evaluations, the loss is taken to be a straight line. A real loss curve sags
+below that line, so the time is too long rather than too short.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from nanopace.diagnosis.comparison import Arrival, ErrorBasis, Reached, Sooner, 
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.run import Metric
 
-SAME_TIME = 1.02  # a smaller ratio is within what a machine does from day to day
+SAME_TIME = 1.02  # a smaller ratio is within the day-to-day variation of a machine
 
 
 class Moment(NamedTuple):
-    """An evaluation on the clock of training."""
+    """An evaluation, timed from the first step."""
 
     iteration: int
     seconds: float
@@ -30,16 +30,16 @@ class Moment(NamedTuple):
 
 
 class _Crossing(NamedTuple):
-    """Where a curve is first at or below a loss."""
+    """Where a curve first reaches a loss."""
 
     iteration: float
     seconds: float
-    after: int | None  # iteration of the evaluation before; None if the first one is there already
-    by: int  # iteration of the evaluation that is there
+    after: int | None  # iteration of the evaluation before; None if the first one already reaches it
+    by: int  # iteration of the evaluation that reaches it
 
 
 def training_curve(run: Diagnosis, metric: Metric | None = None) -> tuple[Moment, ...]:
-    """The validation losses over the seconds since the first step; empty where these are unknown."""
+    """The validation losses over the seconds since the first step; empty if the times are unknown."""
     if not clock_known(run):
         return ()
     start, curves, moments = _first_step_s(run), run.curves, list[Moment]()
@@ -54,12 +54,12 @@ def training_curve(run: Diagnosis, metric: Metric | None = None) -> tuple[Moment
 
 
 def starts_late(run: Diagnosis) -> bool:
-    """Whether the log begins in the middle of a training: the time before is unknown."""
+    """Whether the log starts in the middle of a training, so that the time before is unknown."""
     return run.source.first_iteration > max(1, run.source.log_interval or 1)
 
 
 def rows_hide_steps(run: Diagnosis) -> bool:
-    """Whether some iterations have no row, and no row is a plain step: then their time is unknown."""
+    """Whether some iterations have no row and no row is a plain step, so that their time is unknown."""
     every_iteration = run.source.log_interval == 1 or run.source.first_iteration == run.source.last_iteration
     return run.timed and not run.step.normal_rows and not run.wall.measured and not every_iteration
 
@@ -70,7 +70,7 @@ def clock_known(run: Diagnosis) -> bool:
 
 
 def arrive(a: Diagnosis, b: Diagnosis) -> Arrival | None:
-    """The goal, and when each run was there. None where losses or times cannot be compared, or are not known."""
+    """The goal, and when each run reached it; None if losses or times are unknown or not comparable."""
     metric = _metric(a, b)
     if metric is None:
         return None
@@ -87,7 +87,7 @@ def arrive(a: Diagnosis, b: Diagnosis) -> Arrival | None:
 
 
 def _metric(a: Diagnosis, b: Diagnosis) -> Metric | None:
-    """The runs' own where it can be compared; bits per byte where only the tokens differ, if both have them."""
+    """The runs' own metric if it is comparable; bits per byte if only the tokens differ and both have them."""
     if a.loss.metric != b.loss.metric:
         return None
     why = why_incomparable(a, b)
@@ -102,7 +102,7 @@ def _bits(run: Diagnosis) -> tuple[float | None, ...]:
 
 
 def _first_step_s(run: Diagnosis) -> float:
-    """On the wall clock. The evaluation before the first step, where there is one, ends as it begins."""
+    """When the first step starts on the wall clock: at the end of the evaluation before it, if there is one."""
     evaluated = zip(run.curves.eval_iteration, run.curves.eval_seconds, strict=True)
     before = (seconds for iteration, seconds in evaluated if iteration <= run.source.first_iteration)
     return next(before, run.wall.startup_s) or 0.0
@@ -111,8 +111,8 @@ def _first_step_s(run: Diagnosis) -> float:
 def _error(
     runs: Sequence[Diagnosis], curves: Sequence[Sequence[Moment]], metric: Metric
 ) -> tuple[float | None, ErrorBasis]:
-    """Of the difference of two losses: from the standard error that each trainer prints for its best one, else from the
-    scatter of its evaluations around their trend. Unknown where one run has too few."""
+    """The uncertainty of the difference of two losses: from the standard errors that the trainers print for their best
+    loss, or from the scatter of the evaluations around their trend. None if a run has too few."""
     errors, printed = list[float](), 0
     for run, curve in zip(runs, curves, strict=True):
         error = run.loss.best_val_error if metric == run.loss.metric else None
@@ -146,7 +146,8 @@ def _reached(run: Diagnosis, curve: Sequence[Moment], target: float, error: floa
 
 
 def _crossing(curve: Sequence[Moment], loss: float) -> _Crossing | None:
-    """Straight between the last evaluation above the loss and the first that is not; None if it never gets there."""
+    """Interpolate between the last evaluation above the loss and the first that is not; None if the curve never reaches
+    it."""
     index = next((index for index, moment in enumerate(curve) if moment.val <= loss), None)
     if index is None:
         return None
@@ -172,8 +173,8 @@ def _clock(run: Diagnosis) -> TrainingClock:
 def _sooner(
     reached: Sequence[Reached], curves: Sequence[Sequence[Moment]], ratio: float, target: float, error: float | None
 ) -> Sooner | None:
-    """Who is there first, if the other one is clearly behind at that moment; None where the noise is unknown and the
-    difference is not large."""
+    """The run that reaches the goal first, if the other is clearly behind at that time; None if the noise is unknown
+    and the difference is not large."""
     clearly = target + (LARGE * abs(target) if error is None else CLEAR * error)
     first, second = (0, 1) if ratio > 1 else (1, 0)
     behind = _crossing(curves[second], clearly)

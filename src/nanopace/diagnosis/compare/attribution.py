@@ -1,7 +1,7 @@
-"""Which settings differ between two runs, and which of them may have done it.
+"""Which settings differ between two runs, and which of them may have made the difference.
 
-Two runs show the effect of a single difference, not of several at once. A learning rate cannot change the speed,
-though, and a micro-batch that is halved while accumulation is doubled is one change, not two.
+Two runs show the effect of a single difference, not of several at once. But a learning rate cannot change the speed,
+and halving the micro-batch while doubling accumulation is one change, not two.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from nanopace.run import Fact, FactValue
 from nanopace.sources.formats.registry import find_format
 
 STEP_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size", "n_layer", "n_head", "n_embd")
-_CARDS = ("gpu", "gpu_count")  # facts that are no knobs
+_CARDS = ("gpu", "gpu_count")  # facts, not knobs
 _COUPLED = ("batch_size", "gradient_accumulation_steps")
-_NEAR = 0.05  # a vocabulary that was inferred from a loss is right only to about this
+_NEAR = 0.05  # a vocabulary inferred from a loss is only about this accurate
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,12 @@ class Attribution:
 
 
 def effect_of(setting: str) -> Effect:
-    """What a knob, or another card, can change."""
+    """What a knob or a different card can change."""
     return "speed" if setting in _CARDS else KNOBS[setting].effect
 
 
 def changes(a: Diagnosis, b: Diagnosis) -> tuple[Change, ...]:
-    """The settings known in both runs that differ."""
+    """The settings that are known in both runs and differ."""
     found = []
     for name in (*KNOBS, *_CARDS):
         of_a, of_b = _setting(a, name), _setting(b, name)
@@ -45,13 +45,13 @@ def changes(a: Diagnosis, b: Diagnosis) -> tuple[Change, ...]:
 
 
 def known_in_one(a: Diagnosis, b: Diagnosis) -> tuple[str, ...]:
-    """The settings known in one run only."""
+    """The settings that only one run knows."""
     names = (*KNOBS, "gpu")
     return tuple(name for name in names if (_setting(a, name) is None) != (_setting(b, name) is None))
 
 
 def attribute(a: Diagnosis, b: Diagnosis, changed: Sequence[Change]) -> Attribution:
-    """What the changes may have done to the speed, as far as these two runs tell."""
+    """What the changes may have done to the speed, as far as two runs can show."""
     relevant = [change for change in changed if effect_of(change.knob) != "bookkeeping"]
     groups = _groups([change for change in relevant if effect_of(change.knob) == "speed"])
     alone = groups[0] if len(groups) == 1 else relevant if not groups and len(relevant) == 1 else []
@@ -74,7 +74,7 @@ def attribute(a: Diagnosis, b: Diagnosis, changed: Sequence[Change]) -> Attribut
 
 
 def _all_known(a: Diagnosis, b: Diagnosis) -> bool:
-    """Whether a single difference can be credited: one trainer, and no run is silent on what matters to the speed."""
+    """Whether one difference can be the cause: same trainer, and both runs name everything that affects speed."""
     trainers = {find_format(run.source.format).trainer for run in (a, b)}
     main = all(name in run.facts for name in STEP_KNOBS for run in (a, b))
     return (
@@ -86,7 +86,7 @@ def _all_known(a: Diagnosis, b: Diagnosis) -> bool:
 
 
 def _setting(diagnosis: Diagnosis, name: str) -> Fact | None:
-    """A fact; for the card under the table's name, so that two spellings of one card are the same."""
+    """A setting as a fact. The card gets its name from the table, so that two spellings of one card are equal."""
     fact = diagnosis.facts.get(name)
     if name == "gpu" and fact is not None and diagnosis.mfu.card_name is not None:
         return Fact(diagnosis.mfu.card_name, fact.origin, fact.because)
@@ -100,7 +100,7 @@ def _same(a: Fact, b: Fact) -> bool:
 
 
 def _groups(changed: Sequence[Change]) -> list[list[Change]]:
-    """The changes, those that only make sense together as one."""
+    """The changes, with those that belong together in one group."""
     pair = [change for change in changed if change.knob in _COUPLED]
     if len(pair) < 2 or _product([change.a for change in pair]) != _product([change.b for change in pair]):
         return [[change] for change in changed]
@@ -122,7 +122,7 @@ def _knob(group: Sequence[Change]) -> str:
 
 
 def _settling(group: Sequence[Change]) -> Settling:
-    """Run b once more, with this set back to what it was in run a."""
+    """Repeat run b with this set to its value in run a."""
     if len(group) == 1:
         return Settling(group[0].knob, group[0].a)
     return Settling(_knob(group), " × ".join(str(change.a) for change in group))

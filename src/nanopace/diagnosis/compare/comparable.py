@@ -1,8 +1,8 @@
-"""Whether the losses of two runs can be compared: only in one unit, on the same data and tokens.
+"""Whether the losses of two runs are comparable: they need the same unit, data and tokens.
 
-A loss is per token, so the same model has another loss with another vocabulary. Bits per byte do not depend on it. What
-is unknown is no obstacle, but it is said. A vocabulary need not be named to be known: the loss of an
-untrained model is close to its logarithm.
+A loss is per token, so the same model has a different loss with a different vocabulary. Bits per byte do not depend on
+it. Unknowns do not prevent a comparison, but they are reported. A vocabulary can be inferred: the loss of an untrained
+model is close to its logarithm.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ import math
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.run import FactValue
 
-# What bits per byte do not mind.
+# Bits per byte do not depend on these.
 OTHER_TOKENS = ("compare_other_tokenizer", "compare_other_vocabulary", "compare_vocabulary_inferred")
-_PADDED_TO = 128  # vocabularies are rounded up to a multiple of 64 or 128, which is the same vocabulary
-_OTHER_START = 0.5  # nats: untrained models of one vocabulary start closer to each other, however they are initialised
-_OTHER_START_SAME_DATA = 2.0  # the same where the data has one name: another initialisation is likelier then
+_PADDED_TO = 128  # vocabularies are often padded to a multiple of 64 or 128, which is still the same vocabulary
+_OTHER_START = 0.5  # nats: untrained models with one vocabulary start closer together, however they are initialised
+_OTHER_START_SAME_DATA = 2.0  # if the dataset has the same name: a different initialisation is more likely then
 _NEAR = 0.05  # of the larger of the two
-_CHARACTERS = math.log(1000)  # a vocabulary below is one of characters ...
-_LEARNED = 0.6  # ... whose loss soon falls to this share
-_LARGEST_START = 14.0  # nats: a vocabulary of a million; a loss above is no untrained model's
+_CHARACTERS = math.log(1000)  # a smaller vocabulary consists of characters ...
+_LEARNED = 0.6  # ... and its loss soon falls to this share
+_LARGEST_START = 14.0  # nats: a vocabulary of a million; no untrained model has a higher loss
 
 
 def why_incomparable(a: Diagnosis, b: Diagnosis) -> Finding | None:
-    """Why the losses cannot be compared; None if they can."""
+    """Why the losses are not comparable; None if they are."""
     if a.loss.metric != b.loss.metric:
         if not (a.curves.eval_val and b.curves.eval_val):
-            return None  # one of them has no losses: there is nothing to compare
+            return None  # one has no losses, so there is nothing to compare
         return Finding("compare_other_metric", {"a_metric": a.loss.metric, "b_metric": b.loss.metric})
     corpora, tokenizers, datasets = (_both(a, b, name) for name in ("corpus", "tokenizer", "dataset"))
     if corpora is not None and corpora[0] == corpora[1]:
@@ -36,7 +36,7 @@ def why_incomparable(a: Diagnosis, b: Diagnosis) -> Finding | None:
         return Finding("compare_other_data", {"a_dataset": str(datasets[0]), "b_dataset": str(datasets[1])})
     other_tokenizer = tokenizers is not None and tokenizers[0] != tokenizers[1]
     if a.loss.metric == b.loss.metric == "bpb" and (other_tokenizer or tokenizers is None):
-        return None  # other tokens, but maybe of the same text
+        return None  # different tokens, but perhaps of the same text
     if other_tokenizer:
         return Finding("compare_other_tokenizer")
     if corpora is not None:
@@ -45,13 +45,13 @@ def why_incomparable(a: Diagnosis, b: Diagnosis) -> Finding | None:
 
 
 def both_names(a: Diagnosis, b: Diagnosis) -> tuple[str, str]:
-    """What both are called: the names of their logs, with (A) and (B) where they are the same."""
+    """The names of the two logs, with (A) and (B) if they are the same."""
     of_a, of_b = a.source.name, b.source.name
     return (of_a, of_b) if of_a != of_b else (f"{of_a} (A)", f"{of_b} (B)")
 
 
 def same_data(a: Diagnosis, b: Diagnosis) -> bool:
-    """Whether both logs say that they train on the same data."""
+    """Whether both logs name the same data."""
     known = (_both(a, b, name) for name in ("corpus", "dataset"))
     return any(names is not None and names[0] == names[1] for names in known)
 
@@ -64,7 +64,7 @@ def _other_vocabulary(a: Diagnosis, b: Diagnosis) -> Finding | None:
 
 
 def _other_start(a: Diagnosis, b: Diagnosis) -> Finding | None:
-    """Vocabularies that differ by what the first losses say."""
+    """A difference in vocabulary that the first losses show."""
     of_a, of_b = _start(a), _start(b)
     if of_a is None or of_b is None or a.loss.metric != "loss":
         return None
@@ -76,8 +76,8 @@ def _other_start(a: Diagnosis, b: Diagnosis) -> Finding | None:
 
 
 def _start(run: Diagnosis) -> float | None:
-    """What an untrained model's loss is, or would be: the logarithm of a vocabulary that is known, or the loss before
-    the first step. None where training began with somebody's weights."""
+    """The loss of an untrained model: the logarithm of a known vocabulary, or the loss before the first step. None if
+    training started from existing weights."""
     origin, vocabulary = run.facts.get("init_from"), run.facts.get("vocab_size")
     if origin is not None and origin.value != "scratch":
         return None
@@ -89,7 +89,7 @@ def _start(run: Diagnosis) -> float | None:
     if untrained is None or not 0 < untrained < _LARGEST_START:
         return None
     if untrained < _CHARACTERS and not min(later, default=math.inf) < _LEARNED * untrained:
-        return None  # a model that was trained before starts as low, but has not so much left to learn
+        return None  # a pretrained model also starts this low, but has less left to learn
     return untrained
 
 
@@ -98,7 +98,7 @@ def _padded(size: int) -> int:
 
 
 def _vocabulary(run: Diagnosis) -> int | None:
-    """None where the log does not say it itself: what is inferred from a loss shows nothing."""
+    """The vocabulary if the log states it; a size inferred from a loss proves nothing."""
     fact = run.facts.get("vocab_size")
     if fact is None or fact.origin == "inferred" or type(fact.value) is not int or fact.value <= 0:
         return None

@@ -1,8 +1,8 @@
-"""Two runs against each other: what changed, which is faster and why, which learns better, and what cannot be decided.
+"""Compare two runs: what changed, which is faster and why, which learns better, and what stays open.
 
-The speed is taken apart exactly: ln(tokens/s) changes by the FLOPs of a token, the number of cards, the peak of one,
-and how much of that peak is used. Losses are compared on one axis at a time, since at equal tokens, equal time and
-equal FLOPs the answers may differ.
+The speed is split exactly: ln(tokens/s) changes with the FLOPs per token, the number of cards, the peak of one card,
+and the share of that peak in use. Losses are compared on one axis at a time, because the answers for equal tokens,
+equal time and equal FLOPs may differ.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nanopace.diagnosis.time.throughput import measured_step_ms
 
 
 def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
-    """Run b against run a."""
+    """Compare run b with run a."""
     changed = changes(a, b)
     attribution = attribute(a, b, changed)
     parts = decompose(a, b)
@@ -73,14 +73,14 @@ def _pair(a: float | None, b: float | None) -> PairOf:
 
 
 def decompose(a: Diagnosis, b: Diagnosis) -> Decomposition:
-    """The parts of ln(tokens/s of b / tokens/s of a). What is not known of the cards is part of the utilisation."""
+    """The parts of ln(tokens/s of b / tokens/s of a). Whatever is unknown about the cards counts as utilisation."""
     total = _log_ratio(a.throughput.tokens_per_s, b.throughput.tokens_per_s)
     flops = _log_ratio(b.model.flops_per_token, a.model.flops_per_token)  # more work per token, fewer tokens
     count_a, count_b = _gpu_count(a), _gpu_count(b)
     count = _log_ratio(count_a, count_b)
     peak = _log_ratio(a.mfu.card_tflops, b.mfu.card_tflops)
     if count is None and max(count_a or 1, count_b or 1) > 1:
-        peak = None  # of so many cards: how many the other run has is unknown
+        peak = None  # the other run's number of cards is unknown
     if total is None or flops is None:
         return Decomposition(total, flops, None, peak, count)
     return Decomposition(total, flops, total - flops - (peak or 0.0) - (count or 0.0), peak, count)
@@ -108,7 +108,7 @@ def _by_iteration(a: Diagnosis, b: Diagnosis, scale_a: float | None, scale_b: fl
 
 
 def _by_time(a: Diagnosis, b: Diagnosis) -> Aligned:
-    """Nothing where a clock is unknown."""
+    """The curves over time; nothing if a clock is unknown."""
     if not (clock_known(a) and clock_known(b)):
         return Aligned()
     return _aligned(a, b, a.curves.eval_seconds, b.curves.eval_seconds)
@@ -121,7 +121,7 @@ def _aligned(a: Diagnosis, b: Diagnosis, places_a: Sequence[float | None], place
 
 
 def trained_curve(diagnosis: Diagnosis, places: Sequence[float | None]) -> Curve:
-    """The validation curve without the untrained model, from which nothing can be interpolated."""
+    """The validation curve without the untrained model, which is useless for interpolation."""
     curves = diagnosis.curves
     evaluations = zip(curves.eval_iteration, places, curves.eval_val, strict=True)
     error = diagnosis.loss.best_val_error

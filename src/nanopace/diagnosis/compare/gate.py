@@ -1,6 +1,6 @@
-"""Whether a run may pass: is it slower than another one, is its mfu too low, its overhead too high, its step too long?
+"""Whether a run may pass: is it slower than another, is its mfu too low, its overhead too high, its step too long?
 
-Codes and numbers; wording/gates.py has the sentences. What is unknown is never passed (decision 41).
+Codes and numbers; the sentences are in wording/gates.py. An unknown never passes (decision 41).
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ CheckName = Literal["slower", "min_mfu", "max_overhead", "max_step_ratio"]
 NEW, BASE = "NEW", "BASE"  # as the command line calls them
 
 _COMPARED = ("change", "low", "high", "new_ms", "base_ms", "new_tokens_per_s", "base_tokens_per_s")
-_SLOWER = ("limit", *_COMPARED, "new_rows", "base_rows")  # tokens per second: None where all steps have as many
+_SLOWER = ("limit", *_COMPARED, "new_rows", "base_rows")  # tokens per second: None if all steps have the same number
 _RATIO = ("limit", "ratio", "low", "high")
-_MORE_ROWS = ("rows_more", "run")  # run: whose; None where both runs need them
+_MORE_ROWS = ("rows_more", "run")  # run: which one needs them; None if both do
 
-# Every code there is, and the numbers that its sentence may need.
+# Every code, and the numbers that its sentence may need.
 CHECKS: Mapping[str, tuple[str, ...]] = {
     "slower": _SLOWER,
     "not_slower": _SLOWER,
     "slower_unclear": (*_SLOWER, *_MORE_ROWS),
-    "slower_unclear_wanders": (*_SLOWER, *_MORE_ROWS, "lowest", "highest"),  # in the stretches of the runs
+    "slower_unclear_wanders": (*_SLOWER, *_MORE_ROWS, "lowest", "highest"),  # over the stretches of the runs
     "slower_unclear_unsteady": (*_SLOWER, "lowest", "highest"),
     "slower_unclear_digits": _SLOWER,
     "slower_unclear_limit": (*_SLOWER, "least_limit"),
     "few_rows": ("run", "rows", "needed"),
     "few_rows_in_common": ("needed",),
     "no_plain_row": ("run",),
-    "untimed": ("run",),  # its log has losses and no step times: for every check
+    "untimed": ("run",),  # its log has losses but no step times; for every check
     "tokens_of_one_unknown": ("run", "missing"),
     "batches_differ": ("knob", "new_value", "base_value", "missing"),
     "step_too_long": _RATIO,
     "step_short_enough": _RATIO,
-    "step_unclear": (*_RATIO, *_MORE_ROWS),  # both None where more rows are no help
+    "step_unclear": (*_RATIO, *_MORE_ROWS),  # both None if more rows do not help
     "mfu_too_low": ("limit", "mfu", "card_name"),
     "mfu_high_enough": ("limit", "mfu", "card_name"),
     "mfu_unclear": (),
@@ -54,7 +54,7 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is asked for; None is not checked. All but the ratio are fractions."""
+    """The requested limits; None means not checked. All but the ratio are fractions."""
 
     slower: float | None = None
     min_mfu: float | None = None
@@ -68,25 +68,25 @@ class Check:
     answer: Answer
     code: str
     numbers: Mapping[str, Number]
-    by_iteration: bool = False  # tokens are unknown in both logs, and taken to be the same
-    because: Finding | None = None  # of the new run: why its mfu is unknown
+    by_iteration: bool = False  # the tokens are unknown in both logs and assumed to be equal
+    because: Finding | None = None  # why the new run's mfu is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    answer: Answer  # failed if a check is; else unknown if one is
+    answer: Answer  # failed if any check failed, else unknown if any is unknown
     new: str
     base: str | None
     checks: tuple[Check, ...]
-    slowdown: Slowdown | None  # of a token where the tokens of both are known
+    slowdown: Slowdown | None  # per token if the tokens of both are known
     version: int = JSON_VERSION
 
 
 def judge(
     new: tuple[Run, Sample], base: tuple[Run, Sample] | None, limits: Limits, diagnosis: Diagnosis | None
 ) -> Gate:
-    """All checks that are asked for. A `base` is needed for `slower` and the ratio of steps, the `diagnosis` of the new
-    run for the others."""
+    """Run all requested checks. `slower` and the step ratio need a `base`, the others need the `diagnosis` of the new
+    run."""
     checks, found = [], None
     runs = {NEW: new[0]} if base is None else {NEW: new[0], BASE: base[0]}
     if base is not None and limits.slower is not None:
@@ -105,7 +105,7 @@ def judge(
 
 
 def _untimed(check: CheckName, runs: Mapping[str, Run]) -> Check | None:
-    """A log without step times says nothing about any of this."""
+    """The answer "unknown" if a log has no step times."""
     for name, run in runs.items():
         if not len(run.rows) and len(run.untimed_rows):
             return Check(check, "unknown", "untimed", {"run": name})
@@ -113,7 +113,7 @@ def _untimed(check: CheckName, runs: Mapping[str, Run]) -> Check | None:
 
 
 def _slower(new: tuple[Run, Sample], base: tuple[Run, Sample], limit: float) -> tuple[Check, Slowdown | None]:
-    """Slower: surely so, and perhaps by the limit. Not slower: surely by less than that."""
+    """Failed: certainly slower, and perhaps by the limit. Passed: certainly by less than the limit."""
     tokens = new[0].number("tokens_per_iteration"), base[0].number("tokens_per_iteration")
     unknown = _no_common_measure(new[0], base[0])
     if unknown is not None:
@@ -152,7 +152,7 @@ def _ms(found: Slowdown) -> tuple[float, float]:
 
 
 def _no_common_measure(new: Run, base: Run) -> Check | None:
-    """Why neither tokens nor iterations can be compared: the tokens of one run are unknown, or the batches differ."""
+    """Why neither tokens nor iterations are comparable: one run's tokens are unknown, or the batches differ."""
     without = {name: missing_for_tokens(run) for name, run in ((NEW, new), (BASE, base))}
     missing = {name: ", ".join(knobs) for name, knobs in without.items() if knobs}
     if len(missing) == 1:
@@ -176,8 +176,8 @@ def _too_few(check: CheckName, new: Sample, base: Sample) -> Check:
 
 
 def _why_unclear(found: Slowdown, limit: float, new: Sample, base: Sample) -> tuple[str, dict[str, Number]]:
-    """What keeps the answer, and how many rows would give it. An interval that reaches no further than half of the
-    limit to either side never holds both 0 and the limit."""
+    """Why the answer is unclear, and how many rows would settle it. An interval of at most half the limit to either
+    side never contains both 0 and the limit."""
     half = math.log1p(limit) / 2
     extremes: dict[str, Number] = {"lowest": found.lowest_share, "highest": found.highest_share}
     if not found.steady:
@@ -192,7 +192,7 @@ def _why_unclear(found: Slowdown, limit: float, new: Sample, base: Sample) -> tu
 
 
 def _more_rows(enough: int, new: Sample, base: Sample) -> dict[str, Number]:
-    """How many are still to be logged, to two digits, and by whom."""
+    """How many more rows are needed, to two digits, and from which run."""
     lacking = {name: enough - each.rows for name, each in ((NEW, new), (BASE, base)) if each.rows < enough}
     more = max(lacking.values(), default=enough)
     digit = int(10 ** max(0, len(str(more)) - 2))
@@ -200,7 +200,7 @@ def _more_rows(enough: int, new: Sample, base: Sample) -> dict[str, Number]:
 
 
 def _step_ratio(new: Sample, base: Sample, limit: float) -> Check:
-    """The time of an iteration, whatever its tokens: surely above the limit, surely not, or neither."""
+    """Check the time per iteration, whatever its tokens: certainly above the limit, certainly not, or unclear."""
     found = slowdown(new, base)
     if found is None:
         return _too_few("max_step_ratio", new, base)
@@ -216,7 +216,7 @@ def _step_ratio(new: Sample, base: Sample, limit: float) -> Check:
 
 
 def _mfu(diagnosis: Diagnosis, limit: float) -> Check:
-    """Of the card that ran. Where that may be several cards, all must have the same answer."""
+    """Check the utilisation of the card that ran. If several cards are possible, they must all give the same answer."""
     mfu = diagnosis.mfu
     low, high = (mfu.card, mfu.card) if mfu.card is not None else (mfu.card_low, mfu.card_high)
     if low is not None and low >= limit:

@@ -1,9 +1,9 @@
-"""Three runs and more in one order.
+"""Rank three or more runs.
 
-By the best validation loss at equal time, the question of whoever waits for a model; where too few of them have
-it, at equal tokens; where losses cannot be compared, by tokens per second. A run that lacks the figure comes last.
-Losses are those of the largest group of comparable runs, at the furthest point that most of them share. A
-run that had ended by then has its best loss still.
+The ranking is by best validation loss at equal time, the question of anyone waiting for a model; if too few runs have
+it, at equal tokens; if losses are not comparable, by tokens per second. A run without the figure comes last. Losses are
+compared within the largest group of comparable runs, at the furthest point that most of them reach. A run that ended
+earlier keeps its best loss.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ RankedBy = Literal["loss_time", "loss_tokens", "tokens_per_s"]
 
 
 class Ranked(Record):
-    """One run's place, by its position in the list; its figures, None where unknown."""
+    """One run by its position in the list, with its figures; None if unknown."""
 
     run: int
     name: str
     tokens_per_s: float | None
-    loss_tokens: float | None  # best validation loss up to the ranking's tokens
-    loss_time: float | None  # the same up to its seconds
+    loss_tokens: float | None  # best validation loss up to `Ranking.tokens`
+    loss_time: float | None  # the same up to `Ranking.seconds`
     ended: bool  # before those seconds
-    best_val: float | None  # None also where it cannot be compared with the others'
+    best_val: float | None  # None also if not comparable with the others
     overhead_share: float | None
     mfu_card: float | None
-    tied: bool = False  # ranked by loss, and not clearly behind the run before it
+    tied: bool = False  # ranked by loss, and not clearly behind the run above
 
 
 class Ranking(Record):
-    by: RankedBy | None  # None where the runs tell nothing to rank them by: they stand in their own order
+    by: RankedBy | None  # None if the runs have no figure in common; they keep their own order
     tokens: float | None
     seconds: float | None
-    same_data: bool  # whether the logs tell that all runs with a loss here train on the same
+    same_data: bool  # whether the logs show that all runs with a loss here train on the same data
     runs: tuple[Ranked, ...]
 
 
 def rank(runs: Sequence[Diagnosis]) -> Ranking:
-    """The best first."""
+    """Rank the runs, best first."""
     comparable = _comparable(runs)
     tokens, at_tokens = _at_one_point({i: _over_tokens(runs[i]) for i in comparable})
     over_time = {i: trained_curve(runs[i], runs[i].curves.eval_seconds) for i in comparable if clock_known(runs[i])}
@@ -76,7 +76,7 @@ def rank(runs: Sequence[Diagnosis]) -> Ranking:
 
 
 def _comparable(runs: Sequence[Diagnosis]) -> list[int]:
-    """The largest group of runs whose losses can be compared with those of one of them."""
+    """The largest group of runs whose losses are comparable with those of one of them."""
     with_losses = [number for number, run in enumerate(runs) if any(val is not None for val in run.curves.eval_val)]
     groups = (
         [other for other in with_losses if why_incomparable(runs[one], runs[other]) is None] for one in with_losses
@@ -90,7 +90,7 @@ def _over_tokens(run: Diagnosis) -> Curve:
 
 
 def _at_one_point(curves: Mapping[int, Curve]) -> tuple[float | None, dict[int, float]]:
-    """The furthest point that most of the curves have, and the lowest losses up to there; nothing of a single one."""
+    """The furthest point that most of the curves reach, and the lowest losses up to it; nothing for a single curve."""
     known = {number: curve.best_so_far() for number, curve in curves.items() if curve.xs}
 
     def there(x: float) -> dict[int, float]:
@@ -118,7 +118,7 @@ def _place(each: Ranked, by: RankedBy | None) -> float:
 
 
 def _with_ties(ranked: Sequence[Ranked], by: RankedBy | None, noises: Sequence[float | None]) -> Iterator[Ranked]:
-    """All but the first, each compared with the one before it."""
+    """All but the first, each compared with the one above."""
     for before, each in pairwise(ranked):
         better, worse = (getattr(one, by) if by and by != "tokens_per_s" else None for one in (before, each))
         if better is None or worse is None:

@@ -1,7 +1,7 @@
-"""Why a run that is faster step by step is not further at equal time: what its clock contains beside normal steps.
+"""Why a run with faster steps is not ahead at equal time: what its clock contains besides normal steps.
 
-The speed of two runs is that of their normal steps. A slow stretch, many evaluations, restarts or a long start make a
-run slower than that, and then the two answers contradict each other until the reason is named.
+The speed of a run is that of its normal steps. A slow stretch, many evaluations, restarts or a long start-up make the
+run slower than that, and the two answers seem to contradict each other until the reason is named.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from nanopace.diagnosis.result import Diagnosis, Finding, Level, Number
 Phase = Literal["evaluation", "checkpoint", "startup", "stall", "restart", "rollback"]
 
 _CLEARLY = 1.02  # times as fast
-_SLOW = 1.2  # times the run's normal step: a stretch that is worth naming
-_WORTH_NAMING = 0.02  # of the run's time, more than of the other's
+_SLOW = 1.2  # times the run's normal step: a stretch worth naming
+_WORTH_NAMING = 0.02  # of the run's time, in excess of the other's share
 
 
 class _Reason(NamedTuple):
-    weight: float  # of the time until the runs are compared, as far as it is known
-    share: float  # of the run's whole time
+    weight: float  # share of the time up to the comparison, as far as known
+    share: float  # of the run's total time
     what: Level | Phase
 
 
 def contradictions(a: Diagnosis, b: Diagnosis, by_tokens: Aligned, by_time: Aligned) -> Iterator[Finding]:
-    """Nothing where the run with the faster steps is also ahead otherwise."""
+    """Explain the contradiction; nothing if the run with the faster steps is also ahead overall."""
     of_a, of_b = a.throughput.tokens_per_s, b.throughput.tokens_per_s
     if not of_a or not of_b or max(of_a / of_b, of_b / of_a) < _CLEARLY:
         return
@@ -47,7 +47,7 @@ def contradictions(a: Diagnosis, b: Diagnosis, by_tokens: Aligned, by_time: Alig
 
 
 def _overall(fast: Diagnosis, slow: Diagnosis) -> tuple[float, float] | None:
-    """Tokens per second of wall clock, where the run with the faster steps has fewer of them."""
+    """Both runs' tokens per second of wall clock, if the run with the faster steps has the lower figure."""
     of_fast, of_slow = fast.throughput.tokens_per_s_overall, slow.throughput.tokens_per_s_overall
     if not of_fast or not of_slow or of_slow / of_fast < _CLEARLY:
         return None
@@ -55,7 +55,7 @@ def _overall(fast: Diagnosis, slow: Diagnosis) -> tuple[float, float] | None:
 
 
 def _named(name: str, run: Diagnosis, other: Diagnosis, until_s: float) -> Iterator[Finding]:
-    """The largest of the reasons, in the time until the runs are compared."""
+    """The main reason in the time up to the comparison."""
     reasons = [] if until_s <= 0 else [*_stretches(run, until_s), *_phases(run, other, until_s)]
     if not reasons:
         return
@@ -69,7 +69,7 @@ def _named(name: str, run: Diagnosis, other: Diagnosis, until_s: float) -> Itera
 
 
 def _stretches(run: Diagnosis, until_s: float) -> Iterator[_Reason]:
-    """Levels slower than the normal step, by the time that they cost; those that come later explain nothing."""
+    """The levels slower than the normal step, with the time they cost; later ones explain nothing."""
     normal, start_s = run.step.median_ms or 0.0, 0.0
     for level in run.step.levels:
         iterations = level.last_iteration - level.first_iteration + 1
@@ -80,7 +80,7 @@ def _stretches(run: Diagnosis, until_s: float) -> Iterator[_Reason]:
 
 
 def _phases(run: Diagnosis, other: Diagnosis, until_s: float) -> Iterator[_Reason]:
-    """What takes more of this run's time than of the other's. A start-up is all at the beginning."""
+    """What takes a larger share of this run's time than of the other's. Start-up is all at the beginning."""
     for phase, share in _shares(run).items():
         if share - _shares(other)[phase] > _WORTH_NAMING:
             yield _Reason((run.wall.startup_s or 0.0) / until_s if phase == "startup" else share, share, phase)

@@ -12,9 +12,9 @@ from nanopace.diagnosis.comparison import Arrival, Decomposition
 from nanopace.diagnosis.result import Diagnosis, Finding, Number, Step
 from nanopace.diagnosis.time.throughput import TOKEN_KNOBS, measured_step_ms
 
-_SAME_SPEED = 0.005  # a smaller difference is within what a card does from day to day
-_CLEARLY = 2.0  # standard errors by which medians of steps have to differ
-_RISEN = 3.0  # standard deviations by which a last loss has to be above the best to have risen
+_SAME_SPEED = 0.005  # a smaller difference is within the day-to-day variation of a card
+_CLEARLY = 2.0  # standard errors between the median steps
+_RISEN = 3.0  # standard deviations: the last loss has risen if it is this far above the best
 
 
 def verdict(
@@ -26,8 +26,8 @@ def verdict(
     by_iteration: Aligned,
     arrival: Arrival | None,
 ) -> list[Finding]:
-    """First speed and loss, and before the loss what it depends on; what follows explains them, and says who is sooner
-    at a loss."""
+    """Speed and loss first (with the caveat about the data before the loss), then the reasons, and which run reaches a
+    loss first."""
     speed = _speed(a, b, parts.total)
     loss = _loss(a, b, by_time, by_tokens, by_iteration)
     compared = bool(by_time.points or by_tokens.points or by_iteration.points or arrival)
@@ -59,12 +59,12 @@ def _speed(a: Diagnosis, b: Diagnosis, total: float | None) -> list[Finding]:
 
 
 def _error(step: Step) -> float:
-    """Of the median step, as a fraction."""
+    """The standard error of the median step, as a fraction."""
     return 1.25 * (step.spread or 0.0) / math.sqrt(step.normal_rows)
 
 
 def _missing(a: Diagnosis, b: Diagnosis) -> list[str]:
-    """The knobs without which tokens per iteration are unknown."""
+    """The missing knobs that tokens per iteration depend on."""
     without = [each for each in (a, b) if each.throughput.tokens_per_iteration is None]
     knobs = [knob for knob in TOKEN_KNOBS if any(knob not in each.facts for each in without)]
     return knobs or ["tokens_per_iteration"]
@@ -105,7 +105,7 @@ def _loss(a: Diagnosis, b: Diagnosis, by_time: Aligned, by_tokens: Aligned, by_i
 
 
 def _risen(names: tuple[str, str], runs: tuple[Diagnosis, Diagnosis]) -> list[Finding]:
-    """The runs whose last loss is far above their best: who is ahead has that best, and no longer that model."""
+    """The runs whose last loss is far above their best: the lead rests on a model that the run no longer has."""
     found = []
     for name, run in zip(names, runs, strict=True):
         curve = Curve.through(zip(run.curves.eval_iteration, run.curves.eval_val, strict=True), run.loss.best_val_error)
@@ -122,7 +122,8 @@ def _risen(names: tuple[str, str], runs: tuple[Diagnosis, Diagnosis]) -> list[Fi
 
 
 def _over_time(names: tuple[str, str], by_time: Aligned, risen: Collection[str]) -> list[Finding]:
-    """A leader whose loss has risen since does not stay ahead: it was only the first to have the lower loss."""
+    """Which run leads over time. A leader whose loss has risen since does not stay ahead: it was only the first to have
+    the lower loss."""
     if by_time.leader is None or by_time.leader == "tie":
         return []
     leader, follower = names if by_time.leader == "a" else names[::-1]
@@ -154,7 +155,7 @@ def _ahead(code: str, axis: str, names: tuple[str, str], aligned: Aligned) -> li
 
 
 def _arrival(a: Diagnosis, b: Diagnosis, arrival: Arrival | None) -> list[Finding]:
-    """Who was sooner at the loss that both reached, and what that rests on."""
+    """Which run reached the shared loss first, and what limits the answer."""
     names = both_names(a, b)
     if arrival is None:
         if why_incomparable(a, b) is not None or not (a.curves.eval_val and b.curves.eval_val):
@@ -204,7 +205,7 @@ def _sooner(names: tuple[str, str], arrival: Arrival) -> list[Finding]:
 
 
 def _why(parts: Decomposition) -> list[Finding]:
-    """Nothing where the speeds are alike in every part."""
+    """Why the speeds differ; nothing if they are equal in every part."""
     if parts.flops_per_token is None or parts.utilisation is None:
         return []
     shown = (parts.flops_per_token, parts.utilisation, parts.peak or 0.0, parts.gpu_count or 0.0)

@@ -1,1 +1,1 @@
-"""What the losses say: the best model, noise, over-fitting, spikes, and where more training would lead."""
+"""What the losses show: the best model, noise, overfitting, spikes, and where more training would lead."""

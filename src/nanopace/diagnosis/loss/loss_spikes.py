@@ -1,9 +1,8 @@
 """Losses that stand out from those before them.
 
-Our trainer flags them while it trains. In other logs they are looked for here, in the same way: a loss is compared
-with the rows before it: by how many standard deviations does it lie above them? Both the level and the deviation are
-medians, so that neither a few odd rows nor a spike itself bends them. Only what lies above counts: a falling loss,
-however fast it falls, is no spike.
+Our trainer flags them while it trains. Other logs are searched here in the same way: by how many standard deviations
+does a loss exceed the rows before it? Both the level and the deviation are medians, so that neither a few odd rows nor
+the spike itself distorts them. Only upward jumps count: a loss that falls fast is not a spike.
 """
 
 from __future__ import annotations
@@ -18,26 +17,26 @@ from nanopace.run import Run
 
 STANDS_OUT = 6.0  # standard deviations
 WINDOW = 100  # rows before it
-FEWEST = 30  # rows before the first that can stand out
-RISES = 20  # rows that it must be above, or it is the rest of a spike
-LEAST_NOISE = 0.002  # of the loss: less is an artefact of rounding, or of rows that are all alike
-_TAIL = 1.96  # standard deviations within which 95% of normal noise lie
+FEWEST = 30  # rows before the first possible spike
+RISES = 20  # it must exceed this many rows, or it belongs to an earlier spike
+LEAST_NOISE = 0.002  # of the loss: less is an artefact of rounding or of identical rows
+_TAIL = 1.96  # standard deviations that contain 95% of normal noise
 
 
 def loss_spikes(run: Run) -> tuple[LossSpike, ...]:
-    """Those that the trainer flagged; where it flags none, those that are found."""
+    """The spikes that the trainer flagged; if it does not flag any, those found here."""
     if run.spikes is not None:
         return run.spikes
     rows = run.logged
     if max(rows.count, default=1) > 1:
-        return ()  # of rows that stand for many the mean loss is known, and hides what one of them was
+        return ()  # folded rows have a mean loss, which hides single spikes
     known = [index for index, loss in enumerate(rows.loss) if math.isfinite(loss)]
     losses = [rows.loss[index] for index in known]
     return tuple(LossSpike(rows.iteration[known[place]], z, losses[place]) for place, z in _standing_out(losses))
 
 
 def _standing_out(losses: Sequence[float]) -> Iterator[tuple[int, float]]:
-    """Places and deviations. A spike of several rows counts once, where it rises."""
+    """Yield places and deviations. A spike of several rows counts once, where it rises."""
     for place in range(FEWEST, len(losses)):
         loss = losses[place]
         if loss > losses[place - 1] and loss > max(losses[place - RISES : place]):
@@ -47,12 +46,12 @@ def _standing_out(losses: Sequence[float]) -> Iterator[tuple[int, float]]:
 
 
 def deviation(before: Sequence[float], loss: float) -> float:
-    """How far a loss lies above the later half of those before it, in standard deviations around their trend."""
+    """How far a loss is above the later half of those before it, in standard deviations around their trend."""
     half = len(before) // 2
     earlier, later = median(before[:half]), median(before[half:])
     slope = (later - earlier) / (len(before) / 2)
     start = earlier - slope * half / 2
     residuals = sorted(abs(each - start - slope * place) for place, each in enumerate(before))
-    tail = residuals[-1 - len(before) // 20] / _TAIL  # micro-batches of few tokens scatter wide, now and then
+    tail = residuals[-1 - len(before) // 20] / _TAIL  # with small micro-batches, losses sometimes scatter widely
     noise = max(MAD * residuals[half], tail, LEAST_NOISE * abs(later))
     return (loss - later) / noise if noise > 0 else 0.0

@@ -1,7 +1,7 @@
-"""What the losses say: the best model, whether it was kept, noise, and where more training would lead.
+"""What the losses show: the best model, whether it was saved, noise, and where more training would lead.
 
-Trainers print two losses. That of the evaluations is an average over many batches and can be trusted; that of the rows
-is one micro-batch's in nanoGPT, and its ups and downs say nothing.
+Trainers print two losses. The one of an evaluation is a mean over many batches and can be trusted. In nanoGPT, the one
+of a row comes from a single micro-batch, and its ups and downs mean nothing.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from nanopace.diagnosis.result import Finding, Forecast, Loss, Number
 from nanopace.run import Evaluation, Metric, Run
 
 _FEWEST_ROWS = 10  # in the later half, for the noise of the printed loss
-_MOST_ROWS = 20_000  # the last ones; more would tell nothing new
+_MOST_ROWS = 20_000  # the last ones; more would add nothing
 _HORIZONS = (1.5, 2.0)  # times the iterations done
-_LOSS_METRICS: tuple[Metric, ...] = ("loss", "bpc", "bpb")  # of equally many the first
-_LARGEST_EXPONENT = 700.0  # of a perplexity that is still a number
+_LOSS_METRICS: tuple[Metric, ...] = ("loss", "bpc", "bpb")  # the first wins a tie
+_LARGEST_EXPONENT = 700.0  # beyond this, a perplexity overflows
 
 
 def describe_loss(run: Run) -> tuple[Loss, list[Finding]]:
-    """The losses of a run, and what is worth saying about them."""
+    """The losses of a run, and the findings about them."""
     metric = _metric(run.evaluations)
     evaluations = [each for each in run.evaluations if each.metric == metric]
     curve = _curve(evaluations)
@@ -96,12 +96,12 @@ def _findings(run: Run, loss: Loss, lost_best: bool, diverged: int | None, growt
 
 
 def _scores(evaluations: Sequence[Evaluation]) -> list[tuple[int, float]]:
-    """Benchmark scores by rising iteration."""
+    """Benchmark scores by iteration."""
     return [(each.iteration, each.val) for each in evaluations if each.metric == "core" and each.val is not None]
 
 
 def _core_numbers(run: Run, loss: Loss) -> dict[str, Number]:
-    """The last score, and the best one where that is another."""
+    """The last score, and the best one if it is a different one."""
     fallen = loss.best_core != loss.core
     return {
         "score": "HellaSwag" if not run.has_stages else "ChatCORE" if run.stage == "sft" else "CORE",
@@ -113,13 +113,13 @@ def _core_numbers(run: Run, loss: Loss) -> dict[str, Number]:
 
 
 def _metric(evaluations: Sequence[Evaluation]) -> Metric:
-    """The one that most evaluations have. Benchmark scores do not count: they rise."""
+    """The metric that most evaluations have. Benchmark scores do not count: for them, higher is better."""
     metrics = [each.metric for each in evaluations]
     return max(_LOSS_METRICS, key=metrics.count)
 
 
 def _curve(evaluations: Sequence[Evaluation]) -> list[tuple[int, float]]:
-    """Validation losses by rising iteration; of an iteration that was evaluated again, the later loss."""
+    """Validation losses by iteration; the later loss if an iteration was evaluated twice."""
     by_iteration = {each.iteration: each.val for each in evaluations if each.val is not None}
     return sorted((iteration, val) for iteration, val in by_iteration.items() if is_sane(val))
 
@@ -143,7 +143,7 @@ def _diverged(run: Run, evaluations: Sequence[Evaluation]) -> int | None:
 
 
 def _saved(run: Run, best: Best) -> bool | None:
-    """None where the log shows no saves at all, or ends before it could show this one."""
+    """Whether the best model was saved; None if the log shows no saves at all or ends too early to show this one."""
     rows = run.logged
     if not run.checkpoints or not len(rows) or rows.last_iteration[-1] < best.iteration:
         return None
@@ -151,14 +151,15 @@ def _saved(run: Run, best: Best) -> bool | None:
 
 
 def _saved_iterations(run: Run) -> set[int]:
-    """Iterations whose model was saved, also those that a process resumed from, though their rows were repeated."""
+    """Iterations whose model was saved, including those that a process resumed from even if their rows were
+    repeated."""
     return {each.iteration for each in run.checkpoints} | {each.iteration for each in run.restarts}
 
 
 def _better_than_saved(
     run: Run, loss: Loss, evaluations: Sequence[Evaluation], curve: Sequence[tuple[int, float]]
 ) -> bool:
-    """Whether the best model is gone and clearly better than the best of those that were saved."""
+    """Whether the best model is lost and was clearly better than the best saved one."""
     if loss.saved_best is not False or loss.best_val is None or loss.best_val_iteration == 0:
         return False
     saved = _saved_iterations(run)
@@ -170,7 +171,7 @@ def _better_than_saved(
 
 
 def _printed_noise(run: Run) -> float | None:
-    """From the later half of the rows, where the trend is slow."""
+    """The noise of the later half of the rows, where the trend is slow."""
     rows = run.logged
     half = slice(max(len(rows) // 2, len(rows) - _MOST_ROWS), None)
     losses = [(loss, count) for loss, count in zip(rows.loss[half], rows.count[half], strict=True) if is_sane(loss)]
@@ -180,8 +181,8 @@ def _printed_noise(run: Run) -> float | None:
 
 
 def _forecast(run: Run, curve: Sequence[tuple[int, float]]) -> tuple[Forecast, ...]:
-    """Up to the end of the schedule: what comes after it needs another one, and is another curve."""
-    warm = int(run.number("warmup_iters") or 0) + 1  # the end of the warm-up is still part of its fall
+    """Forecast up to the end of the schedule: training beyond it needs a new schedule and follows a different curve."""
+    warm = int(run.number("warmup_iters") or 0) + 1  # the end of the warm-up still belongs to its fall
     later = curve[bisect_left(curve, (warm, -math.inf)) :]
     trend = fit_trend([iteration for iteration, _ in later], [val for _, val in later])
     if trend is None:

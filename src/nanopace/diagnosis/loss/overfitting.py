@@ -1,4 +1,5 @@
-"""Over-fitting: whether validation turned up while training went on falling, and whether the gap between them grows."""
+"""Overfitting: whether the validation loss turned up while the training loss kept falling, and whether the gap
+grows."""
 
 from __future__ import annotations
 
@@ -11,22 +12,22 @@ from nanopace.diagnosis.loss.trend import curve_noise, slope, step_noise
 from nanopace.diagnosis.result import Loss
 from nanopace.run import Evaluation
 
-_RISING = 3  # the last evaluations, all of which have to be above the best: one or two are an accident
-_CLEAR = 3.0  # standard deviations that a change has to be beyond
-_APART = 4.0  # standard deviations that validation, and the gap, have to be above what they were at the best
-_LARGE = 0.01  # of the loss: what a change has to be beyond where too few evaluations tell their noise
-_SMALLEST = 0.003  # of the loss: nobody calls less a rise, however quiet the evaluations are
-_MATERIAL = 0.03  # of the loss: a gap that grew by this is worth a word, and a rise of this is one
-_LARGEST = 1e6  # a loss beyond this has diverged, even if it is still printed as a number
+_RISING = 3  # the last evaluations must all be above the best: one or two may be chance
+_CLEAR = 3.0  # standard deviations that a change must exceed
+_APART = 4.0  # standard deviations by which validation loss and gap must exceed their values at the best
+_LARGE = 0.01  # of the loss: a change must exceed this if there are too few evaluations to estimate the noise
+_SMALLEST = 0.003  # of the loss: a smaller rise is not worth reporting, however low the noise
+_MATERIAL = 0.03  # of the loss: enough for a growing gap to be reported, and for a rise to count
+_LARGEST = 1e6  # a loss beyond this has diverged, even if it is printed as a number
 
 
 def is_sane(loss: float) -> bool:
-    """Neither nan nor far beyond what any model has."""
+    """Whether a loss is a number that a model could have."""
     return abs(loss) <= _LARGEST
 
 
 class Best(NamedTuple):
-    """The lowest loss. Where many evaluations stand as one, the save is found by that one's iteration."""
+    """The lowest loss. If one evaluation stands for many, its own iteration tells whether it was saved."""
 
     val: float
     iteration: int
@@ -34,7 +35,7 @@ class Best(NamedTuple):
 
 
 def best_of(evaluations: Sequence[Evaluation]) -> Best | None:
-    """Of those with the same loss the first."""
+    """The lowest loss; the first one if several are equal."""
     vals = ((*each.best, each.iteration) for each in evaluations)
     return min(
         (Best(val, at, stands_at) for at, val, stands_at in vals if val is not None and is_sane(val)), default=None
@@ -42,7 +43,7 @@ def best_of(evaluations: Sequence[Evaluation]) -> Best | None:
 
 
 class _Pair(NamedTuple):
-    """A training loss, and the validation loss that it can be compared with."""
+    """A training loss and the validation loss it is comparable with."""
 
     iteration: int
     train: float
@@ -54,17 +55,17 @@ class _Pair(NamedTuple):
 
 
 class Gaps(NamedTuple):
-    """Validation less training loss: the last gap as printed, and how it changed, measured the same way throughout."""
+    """Validation minus training loss: the last gap as printed, and its change, measured consistently."""
 
     last_train: float | None = None
-    last_train_steps: int | None = None  # that it is the mean of
+    last_train_steps: int | None = None  # if it is a mean, of this many steps
     last: float | None = None
-    is_open: bool = False  # whether validation is above training
+    is_open: bool = False  # whether the validation loss is higher
     trend: float | None = None  # over the last half of the run
-    error: float = math.inf  # standard error of the trend, more where few points tell it
-    train_rose: float = 0.0  # by how much the last training losses are above those up to the best validation loss ...
-    val_rose: float = 0.0  # ... the last validation loss above that best one ...
-    rose: float = 0.0  # ... and the gap above what it was ...
+    error: float = math.inf  # standard error of the trend, larger if there are few points
+    train_rose: float = 0.0  # how far the last training losses are above those up to the best validation loss ...
+    val_rose: float = 0.0  # ... the last validation loss above the best ...
+    rose: float = 0.0  # ... and the gap above its earlier value ...
     rose_error: float = math.inf  # ... with its standard error
 
     @classmethod
@@ -84,12 +85,12 @@ class Gaps(NamedTuple):
         line = slope([pair.iteration for pair in later], [pair.gap for pair in later])
         if line is not None:
             span = later[-1].iteration - later[0].iteration
-            unsure = 1 + 6 / math.pow(len(later) - 2, 1.5)  # about as Student's t: few points tell their scatter badly
+            unsure = 1 + 6 / math.pow(len(later) - 2, 1.5)  # roughly Student's t: few points, uncertain scatter
             gaps = gaps._replace(trend=line[0] * span, error=line[1] * span * unsure)
         return gaps._since_best(best, pairs, by_steps=by_steps)
 
     def _since_best(self, best: Best, pairs: Sequence[_Pair], *, by_steps: bool) -> Gaps:
-        """What rose since the best validation loss; the gap's error is by its own scatter."""
+        """What rose since the best validation loss; the error of the gap comes from its own scatter."""
         until = [pair for pair in pairs if pair.iteration <= best.stands_at][-_RISING:]
         since = [pair for pair in pairs if pair.iteration > best.stands_at][-_RISING:]
         if not until or not since:
@@ -108,11 +109,12 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _comparable_pairs(evaluations: Sequence[Evaluation], *, by_steps: bool) -> Iterator[_Pair]:
-    """Losses whose gap can be followed: all of one kind, a training loss that lags beside a validation loss that does.
+    """Losses whose gap can be followed: all of one kind, pairing a lagging training loss with an equally lagging
+    validation loss.
 
-    The mean loss of the steps since the last evaluation belongs to no model that was evaluated, so it is compared with
-    the mean of the validation losses at both ends of these steps. Otherwise the gap would grow just because the lag
-    shrinks, and a run that diverges would look like one that over-fits. Dropout raises such a mean as well.
+    The mean loss of the steps since the last evaluation belongs to no evaluated model, so it is compared with the mean
+    of the validation losses at both ends of these steps. Otherwise the gap would grow just because the lag shrinks, and
+    a diverging run would look like overfitting. Dropout raises this mean as well.
     """
     before: float | None = None
     for each in evaluations:
@@ -126,18 +128,18 @@ def _comparable_pairs(evaluations: Sequence[Evaluation], *, by_steps: bool) -> I
 
 
 def beyond_noise(curve: Sequence[tuple[int, float]], best: Best, error: float | None) -> float:
-    """What a validation loss has to be above the best to be clearly worse; where the noise is unknown, a lot."""
+    """How far a validation loss must be above the best to be clearly worse; far, if the noise is unknown."""
     noise = error or noise_of(curve)
     if noise is None:
         return _LARGE * abs(best.val)
-    unsure = 1 + 6 / math.pow(max(1, len(curve) // 2), 1.5)  # the noise of few evaluations is itself known badly
+    unsure = 1 + 6 / math.pow(max(1, len(curve) // 2), 1.5)  # the noise of few evaluations is itself uncertain
     sure = min(_APART * unsure * noise, _MATERIAL * abs(best.val))
     return max(_CLEAR * noise, sure, _SMALLEST * abs(best.val))
 
 
 def turned_up(curve: Sequence[tuple[int, float]], best: Best | None, beyond: float) -> bool:
-    """Whether validation has clearly left its best: each of the last evaluations is above it, and their mean above that
-    of the best and the lower one beside it. The lowest of many evaluations is low by luck, too."""
+    """Whether the validation loss has clearly left its minimum: all of the last evaluations are above it, and their
+    mean is above that of the best and its lower neighbour. The lowest of many evaluations is partly luck."""
     if best is None:
         return False
     recent = [val for iteration, val in curve if iteration > best.iteration][-_RISING:]
@@ -151,9 +153,10 @@ def turned_up(curve: Sequence[tuple[int, float]], best: Best | None, beyond: flo
 
 
 def growth_of(loss: Loss, gaps: Gaps, turned: bool, beyond: float) -> str | None:
-    """The finding about a gap that grows. It is over-fitting only if validation has turned up while training has not:
-    a restart, or a run that diverges, raises both. While validation still falls, a growing gap is what every small
-    dataset shows. With dropout, the mean of the steps may stay above validation, and validation still turns up."""
+    """The finding about a growing gap. It is overfitting only if the validation loss has turned up and the training
+    loss has not: a restart or a divergence raises both. While the validation loss still falls, every small dataset
+    shows a growing gap. With dropout, the mean of the steps may stay above the validation loss even as that turns
+    up."""
     if loss.last_val is None or loss.best_val is None or not (gaps.is_open or (turned and gaps.last_train_steps)):
         return None
     if turned:
@@ -165,6 +168,6 @@ def growth_of(loss: Loss, gaps: Gaps, turned: bool, beyond: float) -> str | None
 
 
 def noise_of(curve: Sequence[tuple[int, float]]) -> float | None:
-    """The standard deviation of an evaluation, without the untrained model's."""
+    """The standard deviation of an evaluation, ignoring the untrained model."""
     points = [(iteration, val) for iteration, val in curve if iteration > 0]
     return curve_noise([iteration for iteration, _ in points], [val for _, val in points])

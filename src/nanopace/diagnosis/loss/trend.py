@@ -1,11 +1,11 @@
-"""The trend of a loss curve, and how far it may be trusted beyond its end.
+"""The trend of a loss curve, and how reliable it is beyond its end.
 
-A loss falls like a + b * t^-c: slowly, towards a floor, but never exactly so (warm-up, schedule, data). The power is
-taken from a grid, the rest by least squares. Three things widen the interval: the noise of an evaluation, every power
-that fits almost as well as the best, and the disagreement of fits that look back less far. The last is what keeps it
-honest on real curves, where the law itself is only nearly true.
+A loss falls like a + b * t^-c: slowly, towards a floor, but never exactly (warm-up, schedule, data). The power is
+searched on a grid, the rest is a least-squares fit. Three things widen the interval: the noise of an evaluation, all
+powers that fit almost as well as the best, and the disagreement between fits over shorter windows. The last one keeps
+it honest on real curves, which follow the law only approximately.
 
-Named tuples here, not dataclasses: each dataclass costs every start a millisecond.
+These are named tuples because each dataclass would add a millisecond to every start.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import NamedTuple
 
 from nanopace.medians import median
 
-_POWERS = tuple(0.05 * 1.1**k for k in range(32))  # up to 0.96: steeper is a warm-up's fall, which does not go on
-_WINDOWS = (0.2, 0.35, 0.5)  # fits leave out what lies before this share of the run
+_POWERS = tuple(0.05 * 1.1**k for k in range(32))  # up to 0.96: a steeper fall belongs to the warm-up
+_WINDOWS = (0.2, 0.35, 0.5)  # each fit leaves out everything before this share of the run
 _FEWEST = 8  # points for any fit ...
 _FEWEST_IN_WINDOW = 6  # ... and for one window: three parameters, and as many to judge them
-_MOST = 400  # points that a fit looks at
+_MOST = 400  # points used for a fit
 _Z80 = 1.2815515655446004  # 80% of a normal distribution lie within +- this
 MAD = 1.4826022185056018  # standard deviation over median absolute deviation, for normal noise
 
 
 class Band(NamedTuple):
-    """A value to be expected, and its 80% interval."""
+    """An expected value and its 80% interval."""
 
     value: float
     low: float
@@ -49,13 +49,13 @@ class _Line(NamedTuple):
 
 
 class _Fit(NamedTuple):
-    """The best power of one window, and all that fit almost as well."""
+    """The best power for one window, and all powers that fit almost as well."""
 
     best: _Line
     likely: tuple[_Line, ...]
     points: int
     variance: float  # of one point
-    inflation: float  # of the mean's variance, since neighbours err alike
+    inflation: float  # of the mean's variance, because neighbouring errors are similar
 
     def at(self, ratio: float) -> Band:
         value = self.best.at(ratio)
@@ -69,24 +69,24 @@ class _Fit(NamedTuple):
 
 
 class Trend(NamedTuple):
-    """A fitted curve that can be asked for later iterations."""
+    """A fitted curve that can be evaluated at later iterations."""
 
     end: float
     fits: tuple[_Fit, ...]
 
     def at(self, iteration: float) -> Band:
-        """The loss to be expected there, if all goes on as before."""
+        """The expected loss at that iteration, if nothing changes."""
         bands = [fit.at(iteration / self.end) for fit in self.fits]
         value = sum(band.value for band in bands) / len(bands)
         return Band(value, min(band.low for band in bands), max(band.high for band in bands))
 
 
 def fit_trend(iterations: Sequence[float], losses: Sequence[float]) -> Trend | None:
-    """A falling trend through a curve with rising iterations; None if there are too few points or it does not fall."""
+    """Fit a falling trend; None if there are too few points or the curve does not fall."""
     points = [(t, y) for t, y in zip(iterations, losses, strict=True) if t > 0 and math.isfinite(y)]
     if len(points) < _FEWEST:
         return None
-    points = points[:: -max(1, math.ceil(len(points) / _MOST))][::-1]  # thinned from the end, which stays
+    points = points[:: -max(1, math.ceil(len(points) / _MOST))][::-1]  # thinned from the end, which is kept
     end = points[-1][0]
     fits = []
     for share in _WINDOWS:
@@ -105,13 +105,13 @@ def _fit(window: Sequence[tuple[float, float]]) -> _Fit | None:
     freedom = len(window) - 3
     inflation = _inflation([y - best.at(t) for t, y in window])
     allowed = best.squares * (1 + student80(freedom) ** 2 * inflation / freedom)
-    neighbours = lines[max(0, index - 1) : index + 2]  # the grid is coarse: the truth lies between two of its powers
+    neighbours = lines[max(0, index - 1) : index + 2]  # the grid is coarse: the true power lies between two of them
     likely = (*neighbours, *(line for line in lines if line.squares <= allowed))
     return _Fit(best, likely, len(window), best.squares / freedom, inflation)
 
 
 def _line(window: Sequence[tuple[float, float]], power: float) -> _Line | None:
-    """None where this power needs a curve that rises, or a loss that falls below zero."""
+    """Fit one power; None if it would need a rising curve or a negative floor."""
     count = len(window)
     xs = [math.pow(t, -power) for t, _ in window]
     mean_x = sum(xs) / count
@@ -129,7 +129,7 @@ def _line(window: Sequence[tuple[float, float]], power: float) -> _Line | None:
 
 
 def _inflation(residuals: Sequence[float]) -> float:
-    """How much less a mean is known because neighbouring residuals are alike: (1 + r) / (1 - r)."""
+    """How much less certain a mean is because neighbouring residuals are similar: (1 + r) / (1 - r)."""
     squares = sum(r * r for r in residuals)
     if squares <= 0:
         return 1.0
@@ -139,7 +139,7 @@ def _inflation(residuals: Sequence[float]) -> float:
 
 
 def student80(freedom: int) -> float:
-    """Student's t for a two-sided 80% interval (Cornish-Fisher; within 1% from three degrees of freedom on)."""
+    """Student's t for a two-sided 80% interval (Cornish-Fisher; within 1% for three or more degrees of freedom)."""
     z = _Z80
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
@@ -147,7 +147,7 @@ def student80(freedom: int) -> float:
 
 
 def slope(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float] | None:
-    """A straight line's slope and its standard error; None with fewer than four points."""
+    """The slope of a fitted line and its standard error; None with fewer than four points."""
     count = len(xs)
     if count < 4:
         return None
@@ -161,9 +161,10 @@ def slope(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float] | Non
 
 
 def curve_noise(xs: Sequence[float], ys: Sequence[float]) -> float | None:
-    """Standard deviation of the later half of a curve around itself: of each point from its two neighbours' line.
+    """The standard deviation of the later half of a curve: the distance of each point from the line between its
+    neighbours.
 
-    The line is drawn over ln x, in which a loss curve is nearly straight. None with fewer than six points.
+    The line is drawn over ln x, where a loss curve is nearly straight. None with fewer than six points.
     """
     if len(xs) < 6:
         return None
@@ -178,9 +179,9 @@ def curve_noise(xs: Sequence[float], ys: Sequence[float]) -> float | None:
 
 
 def step_noise(ys: Sequence[float], counts: Sequence[int] = (1,)) -> float:
-    """Standard deviation around a slow trend, from the differences of neighbours; needs three values.
+    """The standard deviation around a slow trend, from differences of neighbours; needs three values.
 
-    A value may be the mean of a count of them, which has so much less noise.
+    A value may be the mean of several, given in `counts`, and is then less noisy.
     """
     differences = [q - p for p, q in pairwise(ys)]
     if max(counts) > 1:

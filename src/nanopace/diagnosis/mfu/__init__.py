@@ -1,1 +1,1 @@
-"""How much of the card does useful work, and what is odd about the mfu that was printed."""
+"""How much of the card does useful work, and what is odd about the printed mfu."""

@@ -1,7 +1,7 @@
-"""How much of the card does useful work: as printed, as printed but cleansed, and of the card that ran.
+"""How much of the card does useful work: as printed, as printed but corrected, and for the card that ran.
 
-nanoGPT divides by the peak of an A100 whatever card runs, and smooths over rows that contain evaluations: its figure
-falls while nothing gets slower. All TFLOP/s here are per GPU, as the printed figure is.
+nanoGPT divides by the peak of an A100 whatever the card, and smooths over rows that contain evaluations, so its figure
+falls although nothing gets slower. All TFLOP/s here are per GPU, like the printed figure.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from nanopace.medians import median
 from nanopace.run import Run
 from nanopace.sources.infer.mfu_smoothing import printed_work
 
-# Large matrix products alone reach 80 to 87% of a card's peak, and training is not only those: from two thirds on there
-# is little left for any setting to win. Well-kept training on a card that is large for its model reaches about a half.
-# Cards run above the boost clock of their datasheet by up to 12%; what is beyond that cannot be true of the card named.
+# Large matrix products alone reach 80 to 87% of a card's peak, and training is more than those: above two thirds, no
+# setting can gain much. A well-tuned training on a card that is large for its model reaches about half. Cards run up to
+# 12% above the boost clock in their data sheet; anything beyond that must be a different card.
 BEYOND_ANY_CLOCK = 1.15
 _VERDICTS: tuple[tuple[float, Verdict], ...] = (
     (BEYOND_ANY_CLOCK, "above_peak"),
@@ -29,21 +29,21 @@ _VERDICTS: tuple[tuple[float, Verdict], ...] = (
     (0.20, "half_idle"),
     (0.0, "mostly_idle"),
 )
-# What a card's power keeps it from is not idle, and no batch setting gives it back.
+# A card at its power limit is not idle, and no batch setting makes it faster.
 _BELOW_THE_LIMIT: frozenset[Verdict] = frozenset({"good", "half_idle", "mostly_idle"})
-_EXACT_ENOUGH = 0.01  # uncertainty of the printed figure up to which it needs no FLOPs
-_ROUNDS_TO_ZERO = 0.00005  # with two decimals of a percentage
+_EXACT_ENOUGH = 0.01  # if the printed figure is at least this accurate, FLOPs are not needed
+_ROUNDS_TO_ZERO = 0.00005  # at two decimals of a percentage
 
 
 class Variant(NamedTuple):
-    """One of the cards that a name may mean."""
+    """One of the cards that a name may stand for."""
 
     name: str
     peak: Peak
 
 
 class Candidates(NamedTuple):
-    """The cards that a run's card may be, by their peaks: the lowest is first. None where no peak is known."""
+    """The cards that the run's card may be, lowest peak first; empty if no peak is known."""
 
     name: str | None = None
     variants: tuple[Variant, ...] = ()
@@ -51,12 +51,12 @@ class Candidates(NamedTuple):
 
     @property
     def peak(self) -> Peak | None:
-        """What they all can do; None where they differ."""
+        """The peak that all of them have; None if they differ."""
         return self.variants[0].peak if len({each.peak.tflops for each in self.variants}) == 1 else None
 
 
 def find_mfu(run: Run, pace: Pace, throughput: Throughput) -> Mfu:
-    """All three figures, as far as they are known."""
+    """All three figures, as far as known."""
     printed_peak = run.number("printed_peak_tflops")
     by_flops = _achieved(run, throughput, "flops_per_token")
     steady, steady_basis = _steady_printed(run, pace, by_flops)
@@ -90,9 +90,9 @@ def find_mfu(run: Run, pace: Pace, throughput: Throughput) -> Mfu:
 
 
 def card_of(run: Run, achieved_tflops: float | None) -> Candidates:
-    """The table's cards of that name, without those that could not have done so much.
+    """The cards of that name in the table, without those too slow for what was achieved.
 
-    A flag was checked when it was read; the log's own name may be one that the table does not have.
+    A card given by flag was checked when it was read; the log's own name may be missing from the table.
     """
     name = run.value("gpu")
     if not isinstance(name, str):
@@ -133,30 +133,31 @@ def _achieved(run: Run, throughput: Throughput, flops_fact: str) -> float | None
 
 
 def _basis_of_flops(run: Run) -> FigureBasis:
-    """Tokens that were taken from the printed mfu give back the printed mfu."""
+    """The basis of a figure from FLOPs: if the tokens were derived from the printed mfu, it is just the printed mfu
+    again."""
     tokens = run.facts.get("tokens_per_iteration")
     return "printed" if tokens is not None and tokens.because == "mfu_time_parameters" else "flops"
 
 
 def _printed_last(run: Run) -> float | None:
-    """None where only zeros are printed: that is no measurement."""
+    """The last printed mfu; None if only zeros are printed, because that is not a measurement."""
     if not any(mfu > 0 for mfu in run.rows.mfu):
         return None
     return next((mfu for mfu in reversed(run.rows.mfu) if not math.isnan(mfu)), None)
 
 
 def printed_zero(run: Run) -> bool:
-    """Whether every mfu that is printed is 0."""
+    """Whether every printed mfu is 0."""
     return 0.0 in run.rows.mfu and not any(mfu > 0 for mfu in run.rows.mfu)
 
 
 def _steady_printed(run: Run, pace: Pace, achieved: float | None) -> tuple[float | None, FigureBasis | None]:
-    """What the trainer would print for a plain step, and where that comes from."""
+    """The mfu that the trainer would print for a plain step, and its basis."""
     if pace.basis != "rows" or not pace.step_ms or all(map(math.isnan, run.rows.mfu)):
         return None, None
     peak = run.number("printed_peak_tflops")
     by_flops = achieved / peak if achieved is not None and peak else None
-    if printed_zero(run):  # too small to be printed, or the trainer does not know the card: then its peak is not this
+    if printed_zero(run):  # too small to print, or the trainer does not know the card; then its peak is a different one
         fits = by_flops is not None and by_flops < _ROUNDS_TO_ZERO
         return (by_flops, "flops") if fits else (None, None)
     if run.mfu_smoothing is None:

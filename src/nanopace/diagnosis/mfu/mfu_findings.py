@@ -11,9 +11,9 @@ from nanopace.diagnosis.time.rows import Pace, steady
 from nanopace.diagnosis.time.throughput import missing_for_tokens
 from nanopace.run import Run
 
-LEAST_DEVIATION = 0.03  # of the last figure from the steady one, to be worth a word
-SAME_PEAK = 0.02  # two peaks that differ by less are of the same card
-SAME_FIGURE = 0.02  # two ways to the same figure that differ by less agree
+LEAST_DEVIATION = 0.03  # of the last figure from the steady one, to be worth reporting
+SAME_PEAK = 0.02  # two peaks that differ by less belong to the same card
+SAME_FIGURE = 0.02  # two estimates of one figure that differ by less agree
 
 
 def mfu_findings(run: Run, pace: Pace, mfu: Mfu) -> list[Finding]:
@@ -33,12 +33,12 @@ def mfu_findings(run: Run, pace: Pace, mfu: Mfu) -> list[Finding]:
 
 
 def _measured_here(run: Run) -> float | None:
-    """Of a card of exactly that name on this machine, where the run does not say it of its own. What was measured in
-    16 bits says nothing of a run in 8."""
+    """The peak measured on this machine for a card of exactly that name, for a run that does not report its own. A
+    16-bit measurement says nothing about a run in 8 bits."""
     gpu, dtype = run.value("gpu"), run.value("dtype")
     if not isinstance(gpu, str) or not isinstance(dtype, str) or run.value("fp8"):
         return None
-    from nanopace.hardware.calibration import measured_tflops  # only a run that says its card needs it
+    from nanopace.hardware.calibration import measured_tflops  # needed only if the run names its card
 
     return measured_tflops(gpu, dtype)
 
@@ -75,7 +75,7 @@ def _card_findings(run: Run, mfu: Mfu) -> list[Finding]:
 
 
 def _variants(run: Run, mfu: Mfu) -> Finding:
-    """The share of the fastest and of the slowest card of that name."""
+    """The utilisation of the fastest and of the slowest card of that name."""
     variants = card_of(run, mfu.achieved_tflops).variants
     slow, fast = variants[0], variants[-1]
     numbers: dict[str, Number] = {
@@ -116,7 +116,8 @@ def _printed_findings(run: Run, mfu: Mfu) -> list[Finding]:
 
 
 def _smoothing_findings(run: Run, pace: Pace, mfu: Mfu) -> list[Finding]:
-    """Why the last figure is below that of a plain step. That nothing slowed down is said only where it is so."""
+    """Why the last printed figure is below that of a plain step. Claims that nothing slowed down only if that is
+    true."""
     of_a_step, last = mfu.steady_printed, mfu.printed_last
     if run.mfu_smoothing is None or mfu.steady_basis != "printed" or not of_a_step or last is None:
         return []
@@ -133,7 +134,7 @@ def _smoothing_findings(run: Run, pace: Pace, mfu: Mfu) -> list[Finding]:
 
 
 def _missing_facts(run: Run, mfu: Mfu) -> list[Finding]:
-    """Which facts would make the card's share known."""
+    """The facts that are missing to compute the card's utilisation."""
     if run.on_cpu:
         return [Finding("ran_on_cpu")]
     if mfu.card is not None or (mfu.card_name is not None and mfu.achieved_tflops is not None):
@@ -145,7 +146,7 @@ def _missing_facts(run: Run, mfu: Mfu) -> list[Finding]:
             knobs = ("n_layer", "n_embd", "vocab_size", "block_size")
             missing += [knob for knob in knobs if run.number(knob) is None and knob not in missing]
     elif mfu.steady_printed and not printed_zero(run):
-        return []  # mfu_card_unknown has said so
+        return []  # already reported by mfu_card_unknown
     if mfu.card_name is None:
         missing.append("gpu")
     return [Finding("mfu_unknown", {"missing": ", ".join(missing)})] if missing else []

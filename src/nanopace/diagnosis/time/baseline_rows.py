@@ -1,4 +1,4 @@
-"""Which of the plain rows make the baseline, where the others would bend a median."""
+"""Which plain rows form the baseline, where the others would distort a median."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from itertools import pairwise
 
 from nanopace.run import Rows
 
-MOST_GAPS = 5  # a few rows far above all others have wider ones
+MOST_GAPS = 5  # a few rows far above all others have wider gaps
 LEAST_MS = 1e-9  # some logs print a time of 0, which has no logarithm
 SLOW_RATIO = 1.25  # outside the noise and at least this much over the baseline: worth explaining row by row
 
 
 def find_typical_rows(rows: Rows, special: frozenset[int]) -> dict[int, int]:
-    """For rows that were folded like with like: the one of their part of the log that stands for the plain rows."""
+    """For folded logs: maps each row to the one that stands for the plain rows in its part of the log."""
     typical_rows = {}
     for part in rows.mixtures():
         plain = [index for index in part if index not in special]
@@ -25,15 +25,15 @@ def find_typical_rows(rows: Rows, special: frozenset[int]) -> dict[int, int]:
 
 
 def baseline_rows(logs: Sequence[float], plain: Sequence[int], typical_rows: Mapping[int, int]) -> Sequence[int]:
-    """Positions of the rows that make the baseline. Where rows were folded, only the slow ones are single."""
+    """Positions of the rows that form the baseline. In a folded log, only slow rows are single."""
     if not typical_rows:
         return _without_interleaved(logs)
     return [position for position, index in enumerate(plain) if typical_rows.get(index, index) == index]
 
 
 def _without_interleaved(logs: Sequence[float]) -> Sequence[int]:
-    """Positions without the slow rows where these alternate with normal ones, as when every second row evaluates and
-    the lines that say so were cut out. A median cannot tell such rows from the normal ones: they are too many."""
+    """Positions without slow rows that alternate with normal ones, as when every second row contains an evaluation and
+    the lines that report it were cut out. There are too many of them for a median to ignore."""
     everything = range(len(logs))
     ordered = sorted(logs)
     for gap, bound in sorted(((high - low, low) for low, high in pairwise(ordered)), reverse=True)[:MOST_GAPS]:

@@ -1,9 +1,9 @@
-"""What one evaluation costs, and what one checkpoint.
+"""What one evaluation costs, and what one checkpoint costs.
 
-A log that evaluates without always saving is a natural experiment: rows with a save against rows without, if there are
-several of both, since a single row may contain a stall. Otherwise the time stamps of its lines separate the two.
-Without stamps, the forward-pass model bounds the checkpoint from above, and row 0, which evaluates and does not save,
-from below. Where the config is unknown, too, the cost stays unknown.
+A log that evaluates without always saving is a natural experiment: compare rows with a save and rows without, if there
+are several of both, because a single row may contain a stall. Otherwise, the time stamps of the log lines separate the
+two. Without time stamps, the forward-pass model gives an upper bound for the checkpoint, and row 0, which evaluates but
+does not save, a lower bound. If the config is unknown as well, the cost stays unknown.
 """
 
 from __future__ import annotations
@@ -39,39 +39,39 @@ from nanopace.diagnosis.time.rows import NORMAL, SLOW, UNEVEN, Pace, evaluation_
 from nanopace.medians import median, typical
 from nanopace.run import Evaluation, Run
 
-# The smallest share of a micro-step that we have seen a forward pass take. What an evaluation row costs beyond
-# 2 x eval_iters such passes may be the checkpoint, and cannot be more of it.
+# The smallest share of a micro-step that we have seen a forward pass take. Whatever an evaluation row costs beyond 2 x
+# eval_iters such passes is an upper bound for the checkpoint.
 LEAST_FORWARD_SHARE = 0.30
 
-RESOLVED = 0.05  # of an evaluation: what its interval by time stamps may be on either side
-BESIDE = 5  # plain rows on either side of an evaluation that tell whether the speed changes there
+RESOLVED = 0.05  # of an evaluation: the largest error of a cost from time stamps, on either side
+BESIDE = 5  # plain rows on either side of an evaluation that show whether the speed changes there
 LEAST_CHANGE = 0.02
 
 
 class Costs(NamedTuple):
-    """The two figures, how well they are known, and the evaluations that they were taken from."""
+    """The two costs, how well they are known, and the evaluations they come from."""
 
     evaluations: Evaluations
     checkpoints: Checkpoints
     counted: tuple[Evaluation, ...]  # one per iteration, without those that belong to a start-up
     saved: frozenset[int]  # iterations with a checkpoint
-    cold_rows: frozenset[int]  # first rows of a process that hold its start-up
-    evaluation_ms: float | None  # the best estimate for an evaluation that cannot be seen
-    checkpoint_ms: float | None  # the same; None also where it is part of evaluation_ms
-    in_steps: float | None = None  # what an evaluation takes in steps, where the log shows that it follows them
-    rough: bool = False  # by time stamps, and no more exact than they are
-    unsaved_ms: float | None = None  # an evaluation alone, where evaluation_ms contains a checkpoint
+    cold_rows: frozenset[int]  # first rows of a process that contain its start-up
+    evaluation_ms: float | None  # the best estimate for an evaluation that no row shows
+    checkpoint_ms: float | None  # the same; also None if it is part of evaluation_ms
+    in_steps: float | None = None  # evaluation time in steps, if the log shows that it scales with them
+    rough: bool = False  # from time stamps, and no more precise than they are
+    unsaved_ms: float | None = None  # an evaluation alone, if evaluation_ms contains a checkpoint
     usual_ms: Mapping[bool, float] = MappingProxyType({})  # of an evaluation row, with a save (True) and without
-    saves_in_doubt: bool = False  # the few rows with a save took far longer: it, or a stall
-    from_one_row: bool = False  # by one row, which may contain a stall: no cost for hidden evaluations
+    saves_in_doubt: bool = False  # the few rows with a save took far longer, because of it or of a stall
+    from_one_row: bool = False  # from a single row, which may contain a stall: not used for hidden evaluations
 
     def evaluation_at(self, step_ms: float) -> float | None:
-        """What an evaluation takes where a step takes so long."""
+        """The time of an evaluation where a step takes `step_ms`."""
         return self.evaluation_ms if self.in_steps is None else self.in_steps * step_ms
 
     def hidden_ms(self, evaluation: Evaluation, step_ms: float) -> float | None:
-        """What an evaluation that no row shows takes, its checkpoint apart if that has a cost; None where no row
-        shows one like it: one that saves as well, or one that does not either."""
+        """The time of an evaluation that no row shows, without its checkpoint if that has a cost of its own. None if no
+        row shows a similar one (with or without a save)."""
         saves, contains = evaluation.iteration in self.saved, self.evaluations.contains_checkpoint
         if (saves and not contains and self.checkpoint_ms is None) or self.from_one_row:
             return None
@@ -79,24 +79,24 @@ class Costs(NamedTuple):
 
     @property
     def without_cost(self) -> list[Evaluation]:
-        """Evaluations that no row contains, and whose cost is unknown."""
+        """Evaluations that no row contains and whose cost is unknown."""
         unseen = [each for each in self.counted if each.row is None]
         return [each for each in unseen if self.hidden_ms(each, 1.0) is None]
 
 
 class _Measured(NamedTuple):
-    """What the rows and their stamps say of the two costs."""
+    """What the rows and their time stamps show about the two costs."""
 
     evaluation: Cost | None = None
     checkpoint: Cost | None = None
     basis: Basis = "unknown"
-    contains: bool = False  # a checkpoint, in what is called an evaluation
-    rough: bool = False  # by time stamps, and no more exact than they are
-    in_doubt: bool = False  # the few rows with a save took far longer, by a stall or by the save
+    contains: bool = False  # the evaluation cost includes a checkpoint
+    rough: bool = False  # from time stamps, and no more precise than they are
+    in_doubt: bool = False  # the few rows with a save took far longer, because of a stall or of the save
 
 
 def find_costs(run: Run, pace: Pace) -> Costs:
-    """Count the evaluations and checkpoints of a run, and what one of each costs."""
+    """Count the evaluations and checkpoints of a run, and find what one of each costs."""
     cold = cold_rows(run, pace)
     counted = counted_evaluations(run, cold)
     saved = frozenset(checkpoint.iteration for checkpoint in run.checkpoints)
@@ -110,25 +110,26 @@ def find_costs(run: Run, pace: Pace) -> Costs:
 def _costs_inside_rows(
     run: Run, pace: Pace, counted: tuple[Evaluation, ...], saved: frozenset[int], cold: frozenset[int]
 ) -> Costs:
-    """Where a row's time contains its evaluation and its save."""
-    plain = pace.basis == "rows"  # else what a row contains beyond its step is unknown
+    """The costs if a row's time contains its evaluation and its save."""
+    plain = pace.basis == "rows"  # else the extra time of a row is unknown
     spread = pace.spread
     samples = _samples(run, pace, counted) if plain else []
     with_save, without = by_save(samples)
     save_rows = pace.marks.checkpoint - pace.marks.evaluation - cold if plain else ()
     only_save = [_sample(run, pace, row) for row in save_rows]
     changing = len(by_speed(samples, spread)) > 1
-    numbers = [each for each in counted if each.val is None or math.isfinite(each.val)]  # nan may take another time
+    numbers = [each for each in counted if each.val is None or math.isfinite(each.val)]  # nan may take a different time
     comparable = _away_from_changes(run, pace, numbers) if changing else _samples(run, pace, numbers)
     first = _first_evaluations(run, pace, cold)
     measured = _measured_by_rows(samples, comparable, only_save, first, spread)
-    # A step that changes a little hides what a row contains beside it, as does a large change at the only such row.
+    # If the step time changes a little, the extra time of a row is unclear; the same goes for a large change at the
+    # only such row.
     shift_ms = (
         max((_level_shift_ms(run, pace, each.row) for each in counted), default=0.0) if len(samples) == 1 else 0.0
     )
     blurred = run.rows_cover > 1 and not steady(pace.step)
     blurred |= shift_ms > RESOLVED * max((sample.excess_ms for sample in samples), default=0.0)
-    if blurred or (measured.evaluation is not None and measured.evaluation.ms <= 0):  # nothing that shows
+    if blurred or (measured.evaluation is not None and measured.evaluation.ms <= 0):  # nothing visible
         measured = _Measured()
     elif (measured.contains or measured.evaluation is None) and not measured.in_doubt:
         measured = _measured_by_stamps(run, pace, numbers, saved, measured)
@@ -142,7 +143,7 @@ def _costs_inside_rows(
         least_steps = evaluation_in_steps(run, LEAST_FORWARD_SHARE)
         if least_steps is not None and not shift_ms and not _faster_than_model(first, least_steps, spread):
             least = least_steps * min(sample.step_ms for sample in with_save)
-            if each.ms > least:  # else the model bounds nothing
+            if each.ms > least:  # else the model gives no bound
                 at_most, basis = each.ms - least, "upper_bound"
     elif save is not None:
         at_most = save.most_ms if basis == "upper_bound" else save.ms
@@ -184,7 +185,7 @@ def _costs_inside_rows(
 
 
 def _level_shift_ms(run: Run, pace: Pace, row: int | None) -> float:
-    """By how much the levels differ between which a row stands: it may belong to either. 0 anywhere else."""
+    """The difference between the two levels if a row lies between them and may belong to either; else 0."""
     later = range(len(run.rows) if row is None else row + 1, len(run.rows))
     after = next((index for index in later if pace.kind[index] in (NORMAL, UNEVEN)), None)
     at = None if after is None else run.rows.iteration[after]
@@ -202,8 +203,8 @@ def _sample(run: Run, pace: Pace, row: int) -> Sample:
 
 
 def _away_from_changes(run: Run, pace: Pace, counted: Sequence[Evaluation]) -> list[Sample]:
-    """Evaluation rows whose neighbours on either side are as fast as they are said to be: not those where that
-    changes. In a log that is folded like with like there are no neighbours to ask."""
+    """Evaluation rows whose neighbours on both sides match their baseline, so that the speed does not change there. In
+    a log folded like with like, there are no neighbours to check."""
     if max(run.rows.count) > 1:
         return _samples(run, pace, counted)
     tolerance = max(LEAST_CHANGE, 2 * pace.spread)
@@ -226,8 +227,8 @@ def _measured_by_rows(
     first: Sequence[Sample],
     spread: float,
 ) -> _Measured:
-    """From the excess of the rows that contain an evaluation, a save, or both. `comparable` are those to compare; no
-    evaluation takes longer than those in the `first` rows of a process."""
+    """The costs from the excess time of rows that contain an evaluation, a save, or both. Only `comparable` rows are
+    compared; no evaluation takes longer than those in the `first` rows of a process."""
     if only_save:
         checkpoint = cost_of(without_stalled(only_save, spread), spread)
         rest = [each._replace(excess_ms=max(0.0, each.excess_ms - checkpoint.ms * each.saves)) for each in samples]
@@ -237,7 +238,7 @@ def _measured_by_rows(
     if not samples:
         return _Measured()
     if rows_of(samples) < SEVERAL and unsaved and first and _all_stalled(unsaved, first, spread):
-        return _Measured()  # no evaluation takes so much longer than the first
+        return _Measured()  # no evaluation takes that much longer than the first one
     if not saved or not unsaved:
         return _Measured(cost_of(saved or unsaved, spread), contains=bool(saved))
     if few_saves and _all_stalled(saved, unsaved, spread):
@@ -250,7 +251,7 @@ def _measured_by_rows(
 
 
 def _all_stalled(some: Sequence[Sample], others: Sequence[Sample], spread: float) -> bool:
-    """Whether even the shortest of some rows took as much longer than the others as a stall does."""
+    """Whether even the shortest of some rows exceeds the others by as much as a stall would."""
     shortest, usual_ms, step_ms = min(some), typical_ms(others), typical_step_ms(others)
     return shortest.excess_ms > stall_bound_ms(usual_ms, shortest.step_ms, step_ms, spread)
 
@@ -258,9 +259,9 @@ def _all_stalled(some: Sequence[Sample], others: Sequence[Sample], spread: float
 def _normal_excess(
     saved: Sequence[Sample], unsaved: Sequence[Sample], first: Sequence[Sample], in_doubt: bool, spread: float
 ) -> dict[bool, float]:
-    """What an evaluation row without a stall takes beyond its step, with a save and without. One without a save takes
-    no longer than one with, or than the first of a process. Where few rows with a save took far longer than that, it is
-    a stall or the save."""
+    """The extra time of an evaluation row without a stall, with a save and without one. A row without a save takes no
+    longer than one with a save, or than the first of a process. If the few rows with a save took far longer, they
+    contain a stall or the save is slow."""
     usual = {
         saves: typical_ms(without_stalled(group, spread)) for saves, group in ((True, saved), (False, unsaved)) if group
     }
@@ -273,7 +274,7 @@ def _normal_excess(
 def _measured_by_stamps(
     run: Run, pace: Pace, counted: Sequence[Evaluation], saved: frozenset[int], measured: _Measured
 ) -> _Measured:
-    """Both costs by time stamps, where the rows alone do not separate them."""
+    """Both costs from time stamps, if the rows alone do not separate them."""
     if pace.basis != "rows":
         return measured
     together_ms = None if measured.evaluation is None else measured.evaluation.ms
@@ -286,13 +287,14 @@ def _measured_by_stamps(
 
 
 def _first_evaluations(run: Run, pace: Pace, cold: frozenset[int]) -> list[Sample]:
-    """Rows that start a process with an evaluation and write no checkpoint: an evaluation takes no longer."""
+    """Rows that start a process with an evaluation and write no checkpoint: an upper bound for an evaluation."""
     rows = cold & (pace.marks.evaluation - pace.marks.checkpoint)
     return [_sample(run, pace, row) for row in rows if pace.kind[row] == SLOW] if pace.basis == "rows" else []
 
 
 def _least_checkpoint_ms(first_rows: Sequence[Sample], with_save: Sequence[Sample], spread: float) -> float | None:
-    """What a checkpoint takes at least: an evaluation with it, less the first one and what a start adds to that."""
+    """A lower bound for a checkpoint: an evaluation with a save, minus the first evaluation and what a start adds to
+    it."""
     least = []
     for first in first_rows:
         same_speed = [each for each in with_save if each.step_ms <= SAME_SPEED * first.step_ms]
@@ -305,7 +307,7 @@ def _least_checkpoint_ms(first_rows: Sequence[Sample], with_save: Sequence[Sampl
 
 
 def _faster_than_model(first_rows: Sequence[Sample], steps: float, spread: float) -> bool:
-    """Whether a first evaluation took fewer steps than any should, by the model."""
+    """Whether a first evaluation took fewer steps than the model allows."""
     return any(each.excess_ms < (steps - SURE * spread) * each.step_ms for each in first_rows)
 
 
@@ -318,7 +320,7 @@ def _in_steps(samples: Sequence[Sample]) -> float | None:
 def _costs_outside_rows(
     run: Run, counted: tuple[Evaluation, ...], saved: frozenset[int], cold: frozenset[int]
 ) -> Costs:
-    """Where the trainer stops its clock meanwhile: the cost is known only if the trainer measured it."""
+    """The costs if the trainer stops its clock meanwhile: known only if the trainer measured them."""
     times = [evaluation.ms for evaluation in counted if evaluation.ms is not None]
     stalls = [checkpoint.ms for checkpoint in run.checkpoints if checkpoint.ms is not None]
     background = [checkpoint.background_ms for checkpoint in run.checkpoints if checkpoint.background_ms is not None]
@@ -354,6 +356,6 @@ def _costs_outside_rows(
 
 
 def _cost(times: Sequence[float]) -> Cost | None:
-    """Of what was measured one by one."""
+    """The cost from individual measurements."""
     samples = [Sample(ms, 1, 1.0, saves=False) for ms in times]
     return cost_of(without_stalled(samples, 0.0), 0.0) if times else None

@@ -1,4 +1,4 @@
-"""What counts as an evaluation of the run itself, and which rows hold a start instead."""
+"""Which evaluations belong to the run itself, and which rows contain a start-up instead."""
 
 from __future__ import annotations
 
@@ -8,30 +8,32 @@ from itertools import pairwise
 from nanopace.diagnosis.time.rows import SLOW, Pace
 from nanopace.run import Evaluation, Run
 
-HEAD = ("parameters", "tokens_per_iteration", "init_from", "compile")  # facts that a trainer prints at its start
+HEAD = ("parameters", "tokens_per_iteration", "init_from", "compile")  # facts that a trainer prints when it starts
 
 
 def cold_rows(run: Run, pace: Pace) -> frozenset[int]:
-    """First rows of processes that hold more than a step. The first row of a log without its head is no such row."""
+    """The first rows of processes that contain more than a step. If the log lacks its head, its first row is not one of
+    them."""
     first = frozenset(row for row in pace.marks.first if pace.kind[row] == SLOW or row in pace.marks.evaluation)
     return first if not len(run.rows) or _begins(run, pace) or _has_head(run) else first - {0}
 
 
 def _begins(run: Run, pace: Pace) -> bool:
-    """Whether the first row holds the first iteration: 0, or, of those who count from 1, all since the start."""
+    """Whether the first row contains the first iteration: 0, or, if the trainer counts from 1, everything since the
+    start."""
     from_start = run.rows_cover_shown_by == "trainer" and run.rows.iteration[0] <= pace.covers(0)
     return run.rows.iteration[0] == 0 or from_start
 
 
 def _has_head(run: Run) -> bool:
-    """Whether the log has what a trainer prints before it trains."""
+    """Whether the log contains what a trainer prints before it trains."""
     return not run.row_contains_evaluation or any(
         (fact := run.facts.get(name)) is not None and fact.origin == "log" for name in HEAD
     )
 
 
 def counted_evaluations(run: Run, cold: frozenset[int]) -> tuple[Evaluation, ...]:
-    """One evaluation per iteration, of those after training began. Benchmark scores do not count."""
+    """One evaluation per iteration, after training began. Benchmark scores do not count."""
     by_iteration = {each.iteration: each for each in reversed(run.evaluations) if each.metric != "core"}
     evaluations = [by_iteration[iteration] for iteration in sorted(by_iteration) if iteration > 0]
     if not run.row_contains_evaluation or not len(run.rows):
@@ -41,7 +43,7 @@ def counted_evaluations(run: Run, cold: frozenset[int]) -> tuple[Evaluation, ...
 
 
 def evaluation_interval(run: Run) -> int | None:
-    """The knob where it is known, else the most frequent distance."""
+    """The knob if known, else the most frequent distance between evaluations."""
     knob = run.number("eval_interval")
     if knob is not None and knob > 0:
         return int(knob)
@@ -50,7 +52,7 @@ def evaluation_interval(run: Run) -> int | None:
 
 
 def log_interval(run: Run) -> int | None:
-    """The knob where it is known, else the most frequent distance of the rows."""
+    """The knob if known, else the most frequent distance between rows."""
     knob = run.number("log_interval")
     if knob is not None and knob > 0:
         return int(knob)
@@ -59,7 +61,7 @@ def log_interval(run: Run) -> int | None:
 
 
 def most_frequent(distances: Iterable[int]) -> int | None:
-    """The distance that occurs most often, the smaller one of two that do."""
+    """The most frequent distance; the smaller one in a tie."""
     seen: dict[int, int] = {}
     for distance in distances:
         seen[distance] = seen.get(distance, 0) + 1

@@ -1,8 +1,8 @@
-"""The natural experiment of a log: evaluation rows with a save against evaluation rows without.
+"""The natural experiment in a log: evaluation rows with a save compared with those without.
 
-An evaluation takes so many steps, and saves cluster where the loss falls fastest, so rows are compared only with rows
-of the same speed; what a run does at another speed says nothing about a checkpoint. Each cost comes with the interval
-in which it lies with 80%, from the scatter of both groups.
+Evaluations scale with the step time, and saves cluster where the loss falls fastest, so rows are only compared with
+rows of the same speed; a different speed says nothing about a checkpoint. Each cost has an 80% interval, from the
+scatter of both groups.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from nanopace.diagnosis.time.baseline_rows import LEAST_MS
 from nanopace.diagnosis.time.levels import MAD
 from nanopace.medians import median, typical, weighted_quantiles
 
-SAME_SPEED = 1.03  # rows whose steps differ by no more than this are compared with each other
-FEW = 10  # rows below which each one counts in the scatter; among more, one that is far off is a stall
+SAME_SPEED = 1.03  # rows are compared if their steps differ by no more than this
+FEW = 10  # with fewer rows, each counts in the scatter; with more, an outlier is a stall
 SEVERAL = 3  # rows with a save, and as many without: fewer may all contain a stall
-LEFT = 2  # rows without a save that one speed must have
-STALLED = 2.0  # times its like: a row that took longer contains a stall
-VISIBLE = 6.0  # times the noise of a step: the excess from which on an evaluation shows in a row
-ENOUGH = 4  # rows of a group that have a scatter of their own
+LEFT = 2  # rows without a save needed at one speed
+STALLED = 2.0  # times the usual: a row that took longer contains a stall
+VISIBLE = 6.0  # times the noise of a step: an evaluation is visible in a row from this excess on
+ENOUGH = 4  # rows for a group to have its own scatter
 OF_THE_SCATTER = 0.75  # three standard errors of the rolling median of steps
-STEADY = 0.005  # of a step: by so little its rolling median moves by chance
-SURE = 3.0  # times half of an 80% interval: beyond that lies one in thousands
+STEADY = 0.005  # of a step: its rolling median moves this much by chance
+SURE = 3.0  # times half of an 80% interval: exceeded once in thousands
 LEAST_SCATTER = 0.005  # of an evaluation: very few rows may agree by chance
 OF_A_MEDIAN = 1.2533  # standard error of a median over that of a mean
 
-# How evaluations follow the step: their time goes with its power. Where rows without a save at several speeds show a
-# power close to 1 (forward passes slow down as steps do) or to 0, they tell it for speeds at which all rows save, too.
+# Evaluation time goes with a power of the step time. If rows without a save at several speeds show a power close to 1
+# (forward passes slow down like steps) or to 0, it is also used for speeds at which all rows save.
 CLEAR_POWER = 0.3
 
 Z_80 = 1.2816  # half of the 80% interval of normal noise, in standard deviations
@@ -37,7 +37,7 @@ _T_80 = (math.inf, 3.08, 1.89, 1.64, 1.53, 1.48, 1.44, 1.41, 1.40)  # Student's 
 
 
 class Sample(NamedTuple):
-    """An evaluation row, or `rows` like it: what it took beyond its step, and what a step takes there."""
+    """An evaluation row, or `rows` of them: its excess over the step, and the step time around it."""
 
     excess_ms: float
     rows: int
@@ -46,7 +46,7 @@ class Sample(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """A typical cost, the 80% interval around it, and what it is at least and at most as good as certainly."""
+    """A typical cost, its 80% interval, and bounds that are nearly certain."""
 
     ms: float
     low_ms: float
@@ -56,14 +56,14 @@ class Cost(NamedTuple):
 
 
 class Experiment(NamedTuple):
-    """What an evaluation and a checkpoint cost; None for a checkpoint that lies at speeds of its own."""
+    """The costs of an evaluation and a checkpoint; the latter is None if saves only occur at other speeds."""
 
     evaluation: Cost
     checkpoint: Cost | None
 
 
 def compare_rows(samples: Sequence[Sample], spread: float) -> Experiment | None:
-    """Rows of both kinds, compared at equal speed. `spread` is the relative scatter of plain steps."""
+    """Compare rows with and without a save at equal speed. `spread` is the relative scatter of plain steps."""
     saved, unsaved = by_save(samples)
     if not saved or rows_of(unsaved) < SEVERAL:
         return None
@@ -75,10 +75,11 @@ def compare_rows(samples: Sequence[Sample], spread: float) -> Experiment | None:
 
 
 def without_stalled(samples: Sequence[Sample], spread: float) -> list[Sample]:
-    """Rows of one kind without those that took far longer than their like: a stall says nothing about the cost.
+    """Rows of one kind without those that took far longer than the rest: a stall says nothing about the cost.
 
-    Nothing makes a row shorter than what it contains, so their lower quartile is the measure, which is the shortest of
-    few. Only a clock that was set back does: rows without a visible excess are left out if at least half have one.
+    Nothing makes a row shorter than what it contains, so the measure is the lower quartile, or the shortest if there
+    are few. The exception is a clock that was set back: rows without a visible excess are left out if at least half
+    have one.
     """
     showing = [each for each in samples if each.excess_ms > VISIBLE * spread * each.step_ms]
     if not showing or 2 * rows_of(showing) < rows_of(samples):
@@ -92,24 +93,24 @@ def without_stalled(samples: Sequence[Sample], spread: float) -> list[Sample]:
 
 
 def stall_bound_ms(usual_ms: float, step_ms: float, usual_step_ms: float, spread: float) -> float:
-    """The excess beyond which a row contains a stall, where its like takes `usual_ms`. Where steps take longer,
-    evaluations may, too."""
+    """The excess beyond which a row contains a stall, if similar rows take `usual_ms`. Where steps take longer,
+    evaluations may as well."""
     slower = max(1.0, step_ms / max(usual_step_ms, LEAST_MS))
     return max(STALLED * usual_ms * slower, usual_ms + VISIBLE * spread * step_ms)
 
 
 def by_save(samples: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
-    """Those with a save, and those without."""
+    """The rows with a save, and those without."""
     return [each for each in samples if each.saves], [each for each in samples if not each.saves]
 
 
 def rows_of(samples: Sequence[Sample]) -> int:
-    """How many rows of the log these are."""
+    """The number of log rows these stand for."""
     return sum(sample.rows for sample in samples)
 
 
 def cost_of(samples: Sequence[Sample], spread: float) -> Cost:
-    """The typical cost of rows of one kind; where stretches differ, its interval spans them."""
+    """The typical cost of rows of one kind; if stretches differ, the interval spans them."""
     ms = typical_ms(samples)
     half = _t_80(len(samples) - 1) * _error(samples, _scatter([samples], spread), spread)
     cost, stretches = cost_around(ms, half), [typical_ms(stretch) for stretch in by_speed(samples, spread)]
@@ -117,7 +118,7 @@ def cost_of(samples: Sequence[Sample], spread: float) -> Cost:
 
 
 def by_speed(samples: Sequence[Sample], spread: float = 0.0) -> list[list[Sample]]:
-    """Stretches of one speed, the fastest first. Where steps scatter much, their rolling median does as well."""
+    """Stretches of one speed, fastest first. If steps scatter widely, so does their rolling median."""
     stretches: list[list[Sample]] = []
     same = max(SAME_SPEED, 1 + OF_THE_SCATTER * spread)
     for sample in sorted(samples, key=lambda each: each.step_ms):
@@ -129,7 +130,7 @@ def by_speed(samples: Sequence[Sample], spread: float = 0.0) -> list[list[Sample
 
 
 def step_exponent(samples: Sequence[Sample]) -> float | None:
-    """1.0 where rows of one kind take so many steps, 0.0 where they take so many seconds, None where neither shows."""
+    """1.0 if rows of one kind take a fixed number of steps, 0.0 if a fixed time, None if neither is evident."""
     stretches = by_speed(samples)
     if len(stretches) < 2 or len(samples) < 4:
         return None
@@ -148,7 +149,7 @@ def _split(stretch: Sequence[Sample]) -> tuple[list[Sample], list[Sample]] | Non
 
 
 def _checkpoint(pairs: Sequence[tuple[list[Sample], list[Sample]]], spread: float) -> Cost:
-    """The difference within each stretch, together; the stretch that says most counts most."""
+    """The differences within all stretches combined; the stretch with the most information has the largest weight."""
     pooled = _scatter([group for pair in pairs for group in pair], spread)
     freedom = sum(len(group) - 1 for pair in pairs for group in pair)
     weights = [1 / (1 / len(saved) + 1 / len(unsaved)) for saved, unsaved in pairs]
@@ -156,7 +157,7 @@ def _checkpoint(pairs: Sequence[tuple[list[Sample], list[Sample]]], spread: floa
     for (saved, unsaved), weight in zip(pairs, weights, strict=True):
         share = weight / sum(weights)
         faster = typical_step_ms(saved) / typical_step_ms(unsaved) - 1
-        slower_ms = typical_ms(unsaved) * faster if abs(faster) > STEADY else 0.0  # if it takes so many steps
+        slower_ms = typical_ms(unsaved) * faster if abs(faster) > STEADY else 0.0  # if it scales with steps
         ms += share * (typical_ms(saved) - typical_ms(unsaved) - slower_ms / 2)
         doubt += share * abs(slower_ms) / 2
         variance += share**2 * (_error(saved, pooled, spread) ** 2 + _error(unsaved, pooled, spread) ** 2)
@@ -164,7 +165,8 @@ def _checkpoint(pairs: Sequence[tuple[list[Sample], list[Sample]]], spread: floa
 
 
 def _across_speeds(samples: Sequence[Sample], spread: float) -> Cost | None:
-    """Where no stretch has both kinds: only if rows without a save show how an evaluation follows the step."""
+    """The cost if no stretch has both kinds; only possible if rows without a save show how evaluations scale with the
+    step."""
     saved, unsaved = by_save(samples)
     power = step_exponent(unsaved)
     if power is None:
@@ -179,12 +181,12 @@ def _across_speeds(samples: Sequence[Sample], spread: float) -> Cost | None:
 
 
 def cost_around(ms: float, half: float) -> Cost:
-    """A cost that may come out below nothing, which no cost is; `half` is half of its 80% interval."""
+    """A cost with its intervals, clipped at 0; `half` is half of the 80% interval."""
     return Cost(*(max(0.0, each) for each in (ms, ms - half, ms + half, ms - SURE * half, ms + SURE * half)))
 
 
 def _scatter(groups: Sequence[Sequence[Sample]], spread: float) -> float:
-    """The standard deviation of one row within its group; at least what steps scatter by."""
+    """The standard deviation of one row within its group; with few rows, at least that of steps."""
     centres = [typical_ms(group) for group in groups]
     largest = max(centres)
     off = [abs(each.excess_ms - c) for group, c in zip(groups, centres, strict=True) for each in group]
@@ -197,22 +199,22 @@ def _scatter(groups: Sequence[Sequence[Sample]], spread: float) -> float:
 
 
 def _error(group: Sequence[Sample], pooled: float, spread: float) -> float:
-    """The standard error of the typical row of a group: by its own scatter, or that of all where it has few rows."""
+    """The standard error of a group's typical row: from its own scatter, or from that of all rows if it has few."""
     own = _scatter([group], spread) if len(group) > 1 else 0.0
     scatter = own if len(group) >= ENOUGH else max(own, pooled)
     return (OF_A_MEDIAN if len(group) > 2 else 1.0) * scatter / math.sqrt(len(group))
 
 
 def _t_80(freedom: int) -> float:
-    freedom = max(1, freedom)  # without any, the scatter is that of steps
+    freedom = max(1, freedom)  # with none, the scatter is that of steps
     return _T_80[freedom] if freedom < len(_T_80) else Z_80 + 0.85 / freedom
 
 
 def typical_ms(samples: Sequence[Sample]) -> float:
-    """What one of these rows takes beyond its step."""
+    """The typical excess of these rows over their step."""
     return typical((sample.excess_ms, sample.rows) for sample in samples)
 
 
 def typical_step_ms(samples: Sequence[Sample]) -> float:
-    """What a step takes around them."""
+    """The typical step time around these rows."""
     return typical((max(sample.step_ms, LEAST_MS), sample.rows) for sample in samples)

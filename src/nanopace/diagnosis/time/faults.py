@@ -1,4 +1,4 @@
-"""What went wrong without ending the run: sleep, skipped steps, rollbacks, full memory, a straggler, loss spikes."""
+"""Problems that did not end the run: sleep, skipped steps, rollbacks, full memory, a straggler, loss spikes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from nanopace.diagnosis.time.wall_time import Clock, lost_rows_ms
 from nanopace.incidents import MicroBatch, StallReason
 from nanopace.run import Run
 
-SHOWN = 10  # iterations of skipped steps that are named
-FEW_SKIPPED = 3  # more skipped steps than this are no accident
+SHOWN = 10  # skipped iterations to list
+FEW_SKIPPED = 3  # more skipped steps than this are not chance
 
-MOSTLY = 0.6  # of the steps in which a straggler is the slowest ...
-FEWEST_STEPS = 20  # ... of at least so many, ...
-LEAST_LAG = 0.03  # ... with so much more time for its own work, ...
-BEYOND_CHANCE = 4.0  # ... and by so many standard deviations more often than one of equals
+MOSTLY = 0.6  # of the steps: a straggler is the slowest in this share ...
+FEWEST_STEPS = 20  # ... of at least this many, ...
+LEAST_LAG = 0.03  # ... takes this much more time for its own work, ...
+BEYOND_CHANCE = 4.0  # ... and is this many standard deviations more often the slowest than an equal rank would be
 
 _REDUCED = {
     "startup": "micro_batch_reduced_at_start",
@@ -28,7 +28,7 @@ _REDUCED = {
 
 
 def find_faults(run: Run, clock: Clock) -> Faults:
-    """All of it, in figures."""
+    """All faults, in numbers."""
     return Faults(
         stalls=tuple(
             Stall(event.iteration, event.stall, event.ms / 1000, end_s)
@@ -56,7 +56,7 @@ def _streaks(iterations: Sequence[int]) -> int:
 
 
 def suspension_findings(faults: Faults) -> list[Finding]:
-    """Sleep is no stall to look into: it is reported on its own."""
+    """Sleep is not a stall to investigate, so it is reported separately."""
     slept = _stalls(faults, "suspend")
     if not slept:
         return []
@@ -80,7 +80,7 @@ def data_stall_findings(faults: Faults, wall: Wall) -> list[Finding]:
 
 
 def waited_for_data_s(faults: Faults) -> float:
-    """The part of the wall clock's stalls whose reason is known."""
+    """The stall time whose cause is known."""
     return sum(each.length_s for each in _stalls(faults, "data"))
 
 
@@ -106,7 +106,7 @@ def _stalls(faults: Faults, reason: StallReason) -> list[Stall]:
 
 
 def memory_findings(faults: Faults) -> list[Finding]:
-    """One for each thing that ran out of memory, however often it had to be halved."""
+    """One finding per place where memory ran out, however often the micro-batch was halved."""
     findings = []
     for where, code in _REDUCED.items():
         changes = [each for each in faults.micro_batches if each.where == where]
@@ -121,12 +121,12 @@ def memory_findings(faults: Faults) -> list[Finding]:
 
 
 def training_batch(faults: Faults) -> MicroBatch | None:
-    """The micro-batch that training ended up with, if its memory ran out."""
+    """The micro-batch that training fell back to when memory ran out."""
     return next((each for each in reversed(faults.micro_batches) if each.where != "evaluation"), None)
 
 
 def straggler_findings(run: Run, faults: Faults) -> list[Finding]:
-    """The rank that most steps wait for, if there is one. Among equal ranks each is the slowest in one step of N."""
+    """The rank that most steps wait for, if any. Among equal ranks, each is the slowest in one of N steps."""
     world_size = int(run.number("world_size") or 0)
     steps = sum(each.steps for each in faults.ranks)
     if world_size < 2 or steps < FEWEST_STEPS:

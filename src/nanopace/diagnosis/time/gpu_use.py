@@ -1,19 +1,19 @@
-"""What the card's own sensors say: whether it was throttled, and the energy."""
+"""What the card's own sensors show: throttling and energy."""
 
 from __future__ import annotations
 
 from nanopace.diagnosis.result import Finding, Number, Verdict
 from nanopace.run import GpuUse, Run
 
-# Heat and a bad supply slow a card that could do more. A power limit is how most cards are built to run, and worth a
-# word only where it is reached most of the time.
+# Heat and a bad power supply slow down a card that could do more. A power limit is normal for most cards, and worth
+# reporting only if it is reached most of the time.
 _WORTH_A_WORD = 0.02
 _MOSTLY = 0.5
 _JOULES_PER_KWH = 3.6e6
 
 
 def at_power_limit(run: Run) -> bool:
-    """Whether it was there most of the time while steps ran: the card works as fast as its power allows."""
+    """Whether the card was at its power limit most of the time during steps: it works as fast as its power allows."""
     use = run.gpu_use
     return use is not None and use.training_samples > 0 and use.at_power_limit >= _MOSTLY * use.training_samples
 
@@ -25,13 +25,13 @@ def samples_at_limit(run: Run) -> dict[str, Number]:
 
 
 def power_limited(run: Run) -> dict[str, Number]:
-    """How often the card was at its power limit, and what it held there."""
+    """How often the card was at its power limit, with its power and clock there."""
     use = run.gpu_use or GpuUse()
     return samples_at_limit(run) | {"limited_watts": use.limited_watts, "limited_mhz": use.limited_mhz}
 
 
 def gpu_findings(run: Run, verdict: Verdict | None = None) -> list[Finding]:
-    """Nothing without sensor readings, and nothing twice: the verdict on the card may have named the power limit."""
+    """Findings from sensor readings. The power limit is not repeated if the verdict on the card already names it."""
     use = run.gpu_use
     if use is None:
         return []
@@ -39,12 +39,12 @@ def gpu_findings(run: Run, verdict: Verdict | None = None) -> list[Finding]:
     heat, slowdown, brake, power = (
         use.throttled.get(reason, 0.0) for reason in ("thermal", "hw_slowdown", "power_brake", "power_cap")
     )
-    hardware = max(slowdown, brake)  # they often come together
+    hardware = max(slowdown, brake)  # they often occur together
     numbers: dict[str, Number]
     if heat >= _WORTH_A_WORD:
         numbers = {"throttled_share": heat, "highest_celsius": use.celsius}
         findings.append(Finding("throttled_heat", numbers))
-    elif hardware >= _WORTH_A_WORD:  # a card that is too hot says this too
+    elif hardware >= _WORTH_A_WORD:  # a card that is too hot reports this too
         findings.append(Finding("throttled_hardware", {"throttled_share": hardware}))
     if power >= _MOSTLY and verdict != "power_limited":
         numbers = {"throttled_share": power, "median_watts": use.watts, "median_mhz": use.sm_mhz}

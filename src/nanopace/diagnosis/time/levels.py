@@ -1,8 +1,8 @@
-"""The baseline: where the step time changed for good, where it drifted, and what it is around each row.
+"""The baseline: where the step time changed for good, where it drifted, and its value around each row.
 
-A card that throttles, or that spills into system memory, goes from one level to another between two rows; a card that
-warms up drifts. Binary segmentation proposes level shifts, and a rank test rejects the false ones; what a straight
-line explains as well is a drift. All values here are logarithms of times, so a difference of 0.03 is three per cent.
+A card that throttles or spills into system memory changes its level between two rows; a card that warms up drifts.
+Binary segmentation proposes level shifts, and a rank test rejects the false ones; whatever a straight line explains
+equally well is a drift. All values here are logarithms of times, so a difference of 0.03 is three per cent.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ from itertools import accumulate, pairwise
 
 from nanopace.medians import median, rank_difference, rank_trend, rolling_median, weighted_median
 
-MOST_BLOCKS = 500  # of a long log the medians of that many blocks are looked at
+MOST_BLOCKS = 500  # a long log is reduced to the medians of this many blocks
 LEAST_ROWS = 5  # on either side of a shift: fewer are stalls
-SHORT_LOG, LEAST_OF_SHORT = 25, 4  # where rows are few, a sixth of them is more than a stall
+SHORT_LOG, LEAST_OF_SHORT = 25, 4  # if there are few rows, a sixth of them is more than a stall
 LEAST_SHIFT = math.log(1.03)
 LEAST_AREA = 0.3  # rows x shift: 5 rows must differ by 6%, 10 by 3%; a cluster of uneven rows is not a level
 LEAST_STALL = math.log(1.25)
-LEAST_GAIN = 25.0  # in squared noise: what chance does not give within 500 blocks
-HALF_WINDOW = 25  # neighbours on either side: enough to be robust, few enough to follow what creeps
-NEAR = (5, 2)  # the same where the level changes within them
+LEAST_GAIN = 25.0  # in squared noise: unlikely by chance within 500 blocks
+HALF_WINDOW = 25  # neighbours on either side: enough to be robust, few enough to follow a drift
+NEAR = (5, 2)  # used instead where the level changes among them
 NEIGHBOURHOOD = 25  # blocks on either side in which the jump itself must show, else it is a drift
 SURE_OF_TREND = 4.2  # standard errors
 SURELY = 4.5  # standard errors between the two sides of a jump ...
-SURE_OF_JUMP = 6.0  # standard errors of the shorter side's median: few rows may lie apart by chance
-NEARLY, ALL = 0.93, 0.98  # ... or, of few rows, so much of what they show where no row of a side is among the other's
-AT_ONCE = 2 / 3  # of a jump is there within its first rows; what warms up in the course of many is no level
+SURE_OF_JUMP = 6.0  # standard errors of the shorter side's median: few rows may differ by chance
+NEARLY, ALL = 0.93, 0.98  # ... or, for few rows, this share of the statistic for two sides that do not overlap
+AT_ONCE = 2 / 3  # of a jump must occur within its first rows; a slow warm-up is not a level
 LEAST_NOISE = 0.005
-MAD = 0.6745  # of normal noise: its median absolute deviation over its standard deviation
+MAD = 0.6745  # median absolute deviation of normal noise over its standard deviation
 MEDIAN_ERROR = 1.25  # the standard error of a median over that of a mean
 
-LEAST_FIFTH = 8  # rows: fewer may lie apart by chance
+LEAST_FIFTH = 8  # rows: fewer may differ by chance
 DRIFT_PARTS = 8
 LEAST_DRIFT = 0.02
-MOST_LOG = 500.0  # of a ratio: what is more has no exponential, and is no time either
-SURE_OF_DRIFT = 24  # standard errors of one part: a smaller change does not show which way it took
-JUMP_PARTS = 20  # of the run: stretches whose neighbours are looked at for a jump
-STRAIGHT = 0.12  # of the whole change: so near to a straight line each part of a drift lies
+MOST_LOG = 500.0  # of a ratio: more would overflow, and is not a time anyway
+SURE_OF_DRIFT = 24  # standard errors of one part: the shape of a smaller change is unclear
+JUMP_PARTS = 20  # of the run: neighbouring stretches are compared to find a jump
+STRAIGHT = 0.12  # of the total change: each part of a drift is this close to a straight line
 
 
 def level_starts(logs: Sequence[float]) -> list[int]:
-    """Positions at which a new level begins, the first of them 0."""
+    """Positions where a new level starts; the first is 0."""
     size, blocks = _blocks(logs)
     least = LEAST_ROWS if len(blocks) >= SHORT_LOG else LEAST_OF_SHORT
-    smooth = rolling_median(blocks, least - 1)  # takes spikes out and leaves the edges of levels where they are
+    smooth = rolling_median(blocks, least - 1)  # removes spikes and keeps the edges of levels
     deviation = median(abs(raw - level) for raw, level in zip(blocks, smooth, strict=True))
     noise = max(LEAST_NOISE, deviation / MAD)
 
@@ -65,14 +65,14 @@ def level_starts(logs: Sequence[float]) -> list[int]:
 
 
 def baseline(logs: Sequence[float]) -> list[float]:
-    """The rolling median of one level, around its drift: at the ends it has neighbours on one side only."""
+    """The rolling median of one level around its drift; at the ends, there are neighbours on one side only."""
     slope = _slope(logs)
     flat = [value - slope * position for position, value in enumerate(logs)]
     return [value + slope * position for position, value in enumerate(_local_median(flat))]
 
 
 def _slope(logs: Sequence[float]) -> float:
-    """Per row, where a straight line is beyond doubt; of few rows their thirds show it."""
+    """The slope per row if a straight line is beyond doubt; for few rows, their thirds show it."""
     if len(logs) >= 4 * DRIFT_PARTS:
         return math.log1p(drift(logs) or 0.0) / len(logs)
     third = len(logs) // 3
@@ -88,7 +88,7 @@ def _slope(logs: Sequence[float]) -> float:
 
 
 def _local_median(values: Sequence[float]) -> list[float]:
-    """The rolling median, of fewer neighbours where these lie clearly apart from the others: there it changes."""
+    """The rolling median, over fewer neighbours where they clearly differ from the rest: the level changes there."""
     found, noise = rolling_median(values, HALF_WINDOW), 0.0
     for half in NEAR:
         last = len(values) - 1 - half
@@ -107,13 +107,13 @@ def _local_median(values: Sequence[float]) -> list[float]:
 
 
 def _is_stalled(values: Sequence[float], centre: int, half: int, most: float) -> bool:
-    """Whether these rows are slow because some contain stalls, and not because their level is higher."""
+    """Whether these rows are slow because some contain stalls, not because their level is higher."""
     return half < LEAST_ROWS or sorted(values[centre - half : centre + half + 1])[half // 2] <= most
 
 
 def drift(logs: Sequence[float]) -> float | None:
-    """How far the level drifted from the first to the last row, as a fraction, if it did so by 2% or more, along a
-    straight line and without a visible jump on it."""
+    """How far the level drifted from the first to the last row, as a fraction, if by 2% or more, along a straight line
+    and without a visible jump."""
     if len(logs) < 4 * DRIFT_PARTS:
         return None
     bounds = [len(logs) * part // DRIFT_PARTS for part in range(DRIFT_PARTS + 1)]
@@ -121,7 +121,7 @@ def drift(logs: Sequence[float]) -> float | None:
     centres = [median(part) for part in parts]
     noise = median(abs(value - centre) for part, centre in zip(parts, centres, strict=True) for value in part) / MAD
     whole = centres[-1] - centres[0]
-    uncertain = MEDIAN_ERROR * noise * math.sqrt(DRIFT_PARTS / len(logs))  # the standard error of one part's median
+    uncertain = MEDIAN_ERROR * noise * math.sqrt(DRIFT_PARTS / len(logs))  # standard error of one part's median
     line = [centres[0] + whole * part / (DRIFT_PARTS - 1) for part in range(DRIFT_PARTS)]
     astray = max(abs(centre - along) for centre, along in zip(centres, line, strict=True))
     straight = astray <= STRAIGHT * abs(whole) and abs(whole) > SURE_OF_DRIFT * uncertain
@@ -133,7 +133,7 @@ def drift(logs: Sequence[float]) -> float | None:
 
 
 def _has_jump(flat: Sequence[float], noise: float) -> bool:
-    """Whether neighbouring stretches lie apart anywhere: a jump on a slope shows there, and not in the levels."""
+    """Whether neighbouring stretches differ anywhere: a jump on a slope shows there, but not in the levels."""
     width = max(LEAST_ROWS, len(flat) // JUMP_PARTS)
     centres = rolling_median(flat, width // 2)
     least = max(LEAST_SHIFT / 2, 5 * MEDIAN_ERROR * noise * math.sqrt(2 / width))
@@ -141,35 +141,35 @@ def _has_jump(flat: Sequence[float], noise: float) -> bool:
 
 
 def trend(logs: Sequence[float]) -> int:
-    """1 where the values surely rise along the run, -1 where they surely fall, in any shape; else 0."""
+    """1 if the values certainly rise along the run, -1 if they certainly fall, in any shape; else 0."""
     _, blocks = _blocks(logs)
     if abs(surely := rank_trend(blocks)) >= SURE_OF_TREND:
         return 1 if surely > 0 else -1
-    fifth = len(blocks) // 5  # what rises early and stays there has little of a trend
+    fifth = len(blocks) // 5  # an early rise that stays has little trend
     if fifth < LEAST_FIFTH or not _differ(blocks[:fifth], blocks[-fifth:], ALL):
         return 0
     return 1 if rank_difference(blocks[:fifth], blocks[-fifth:]) > 0 else -1
 
 
 def _blocks(logs: Sequence[float]) -> tuple[int, Sequence[float]]:
-    """The rows of one block, and each block's median."""
+    """The number of rows per block, and each block's median."""
     size = math.ceil(len(logs) / MOST_BLOCKS)
     return size, [median(logs[at : at + size]) for at in range(0, len(logs), size)] if size > 1 else logs
 
 
 def _move_to_row(logs: Sequence[float], start: int, size: int) -> int:
-    """The row, within one block on either side, at which the level changes."""
+    """The row at which the level changes, within one block on either side."""
     low, high = median(logs[max(0, start - 3 * size) : start - size]), median(logs[start + size : start + 3 * size])
     middle, rises = (low + high) / 2, high > low
     near = range(start - size, start + size)
-    # One more for a row that is like those before, one less for one like those after: highest where they change.
+    # +1 for each row like those before, -1 for each like those after: the maximum is where they change.
     before = accumulate(1 if (logs[position] <= middle) == rises else -1 for position in near)
     best = max(zip(before, near, strict=True), key=lambda each: each[0])
     return best[1] + 1 if best[0] > 0 else start - size
 
 
 def _move_starts(logs: Sequence[float], starts: Sequence[int]) -> list[int]:
-    """The starts, each moved by the few rows that belong to its other side."""
+    """The starts, each moved past the few rows that belong to its other side."""
     moved = [0]
     for at, end in zip(starts[1:], [*starts[2:], len(logs)], strict=False):
         before, after = median(logs[moved[-1] : at]), median(logs[at:end])
@@ -183,12 +183,13 @@ def _move_starts(logs: Sequence[float], starts: Sequence[int]) -> list[int]:
 
 
 def _best_split(smooth: Sequence[float], begin: int, end: int, least: int, noise: float) -> int | None:
-    """Where two levels explain a stretch best, if they do so better than chance. A straight line may explain it better:
-    it does where several levels rise like stairs, too, so drifts are recognised once all splits are known."""
+    """The split at which two levels explain a stretch best, if better than chance. A straight line may explain it
+    better, but it also does for levels that rise like stairs, so drifts are recognised only once all splits are
+    known."""
     count = end - begin
     if count < 2 * least:
         return None
-    centre = smooth[begin]  # keeps the sums small, and with them the rounding
+    centre = smooth[begin]  # keeps the sums, and so the rounding errors, small
     values = [value - centre for value in smooth[begin:end]]
     sums = list(accumulate(values))
     total = sums[-1]
@@ -202,7 +203,7 @@ def _best_split(smooth: Sequence[float], begin: int, end: int, least: int, noise
 def _drop_false_splits(
     blocks: Sequence[float], smooth: Sequence[float], starts: list[int], least: int, noise: float
 ) -> list[int]:
-    """Drop the splits that separate like from like, the least sure first, and place the neighbours of each again."""
+    """Drop splits between equal levels, least certain first, and place the neighbours of each again."""
     while True:
         for number in range(1, len(starts)):
             begin, end = starts[number - 1], [*starts, len(blocks)][number + 1]
@@ -218,8 +219,8 @@ def _drop_false_splits(
 
 
 def _is_level_shift(before: Sequence[float], after: Sequence[float], least: int, noise: float) -> bool:
-    """Whether one level ends and another begins here: beyond chance, by enough, in enough rows, and at once."""
-    slow = max(median(before), median(after)) + LEAST_STALL + noise  # beyond that is a stall, not a level
+    """Whether the level really changes here: beyond chance, by enough, in enough rows, and at once."""
+    slow = max(median(before), median(after)) + LEAST_STALL + noise  # anything above is a stall, not a level
     before, after = ([value for value in side if value <= slow] for side in (before, after))
     if min(len(before), len(after)) < least:
         return False
@@ -239,28 +240,28 @@ def _is_level_shift(before: Sequence[float], after: Sequence[float], least: int,
 
 
 def _differ(before: Sequence[float], after: Sequence[float], nearly: float) -> bool:
-    """Whether the rows of the two sides differ by more than their scatter, whatever its kind; of few rows, `nearly` all
-    of one side must lie beyond the other's."""
+    """Whether the two sides differ by more than their scatter, whatever its distribution; with few rows, `nearly` all
+    of one side must lie beyond the other."""
     most = rank_difference([0.0] * len(before), [1.0] * len(after))
     return abs(rank_difference(before, after)) >= min(SURELY, nearly * most)
 
 
 def _is_drift(before: Sequence[float], after: Sequence[float], least: int) -> bool:
-    """Whether a straight line through as many rows on either side explains the change better than a jump does."""
+    """Whether a straight line, through equally many rows on both sides, explains the change better than a jump."""
     width = min(len(before), len(after))
     values = rolling_median([*before[-width:], *after[:width]], least - 1)
     centre = sum(values) / (2 * width)
-    of_jump = 2 * width * (sum(values[:width]) / width - centre) ** 2  # of the squares around the centre
+    of_jump = 2 * width * (sum(values[:width]) / width - centre) ** 2  # part of the squares around the centre
     along = sum(position * (value - centre) for position, value in enumerate(values))
     return along**2 * 12 / (2 * width * (4 * width**2 - 1)) > of_jump
 
 
 def fifths(times: Sequence[float], weights: Sequence[int]) -> tuple[float, float]:
-    """What a step took in the first fifth of the rows, and in the last."""
+    """The step time in the first fifth of the rows, and in the last."""
     return _fifth(times, weights), _fifth(times[::-1], weights[::-1])
 
 
 def _fifth(times: Sequence[float], weights: Sequence[int]) -> float:
-    """The median of the rows that make up a fifth of all, from the beginning on."""
+    """The median of the first fifth of the rows."""
     end = max(1, bisect_right(list(accumulate(weights)), sum(weights) / 5))
     return weighted_median(times[:end], weights[:end])

@@ -1,8 +1,8 @@
-"""What the time stamps of log lines add to the rows: when an evaluation was done, and time that no row contains.
+"""What the time stamps of log lines add to the rows: when an evaluation ended, and time that no row contains.
 
-nanoGPT prints `step N` when the evaluation is done and before the checkpoint is written, and the row of iteration N
-after its step. Between a row's stamp and the next evaluation's lie steps and the evaluation; between this one's and the
-next row's lie the save and steps. A gap between two rows beyond all of that is time that the rows do not show.
+nanoGPT prints `step N` after the evaluation and before it writes the checkpoint, and the row of iteration N after its
+step. From a row's stamp to the next evaluation's, there are steps and the evaluation; from there to the next row's
+stamp, there are the save and steps. A longer gap between two rows is time that the rows do not show.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from nanopace.medians import median
 from nanopace.run import Evaluation, Run
 
 UNITS_S = (1.0, 0.1, 0.01, 0.001)
-CLEAR_GAP = 0.25  # of the time that the steps between two rows take: less may be steps that no row shows
-CLEAR_UNITS = 3  # and of the stamps' resolution
+CLEAR_GAP = 0.25  # of the time of the steps between two rows: a smaller gap may be steps without a row
+CLEAR_UNITS = 3  # and in units of the stamps' resolution
 
 
 def cost_by_stamps(
     run: Run, pace: Pace, counted: Sequence[Evaluation], saved: frozenset[int], together_ms: float | None
 ) -> tuple[Cost | None, Cost | None]:
-    """An evaluation and a checkpoint, from evaluations that share their gap between rows with no other.
+    """The costs of an evaluation and a checkpoint, from evaluations that are alone between two rows.
 
-    `together_ms`: what the rows say of both, which is exact.
+    `together_ms`: the cost of both according to the rows, which is exact.
     """
     evaluations, saves, steps_before = [], [], []
     alone = {each.iteration for each in counted} - _sharing_a_gap(run, counted)
@@ -49,7 +49,7 @@ def cost_by_stamps(
     doubt_ms = step_error_ms * median(steps_before) if steps_before else 0.0  # the same for all of them
     evaluation = _cost([ms for ms in evaluations if math.isfinite(ms)], unit_ms, doubt_ms)
     checkpoint = _cost([ms for ms in saves if math.isfinite(ms)], unit_ms, step_error_ms)
-    if evaluation and checkpoint and together_ms is not None:  # then the one that is known better tells the other
+    if evaluation and checkpoint and together_ms is not None:  # then the better known one gives the other
         half, other = (each.high_ms - each.ms for each in (evaluation, checkpoint))
         ms = min(together_ms, evaluation.ms if half <= other else max(0.0, together_ms - checkpoint.ms))
         evaluation, checkpoint = cost_around(ms, min(half, other)), cost_around(together_ms - ms, min(half, other))
@@ -57,10 +57,10 @@ def cost_by_stamps(
 
 
 def gaps_between_rows(run: Run, pace: Pace, event_ms: Callable[[int, int], float]) -> list[tuple[int, float]]:
-    """Where the stamps of two rows lie clearly further apart than what is known to lie between them: the iteration of
-    the second, and the ms that nothing explains.
+    """Pairs of rows whose stamps are clearly further apart than the known time between them: the iteration of the
+    second row, and the unexplained milliseconds.
 
-    `event_ms`: what is known of evaluations and saves after one iteration and before another that no row contains.
+    `event_ms`: the known time of evaluations and saves outside rows, after one iteration and before another.
     """
     rows, started = run.rows, {restart.row for restart in run.restarts} | {rollback.row for rollback in run.rollbacks}
     if pace.basis == "none" or all(math.isnan(at) for at in rows.at_s):
@@ -73,16 +73,16 @@ def gaps_between_rows(run: Run, pace: Pace, event_ms: Callable[[int, int], float
         passed_ms = (rows.at_s[after] - rows.at_s[before]) * 1000
         last, first = rows.last_iteration[before], rows.iteration[after]
         covers = pace.covers(after)
-        step_ms = max(pace.baseline_ms[before], pace.baseline_ms[after])  # a level may begin anywhere between them
+        step_ms = max(pace.baseline_ms[before], pace.baseline_ms[after])  # a level may start anywhere between them
         known_ms = (first - last - covers) * step_ms + covers * rows.ms[after]
         gap_ms = passed_ms - known_ms - event_ms(last, first)
         if gap_ms > CLEAR_UNITS * unit_ms and gap_ms > CLEAR_GAP * known_ms:
-            gaps.append((first, gap_ms))  # never so where a stamp is unknown: that is not a number
+            gaps.append((first, gap_ms))  # never true if a stamp is unknown (nan)
     return gaps
 
 
 def resolution_s(run: Run) -> float:
-    """How exact the stamps are: the coarsest unit that all of them are multiples of."""
+    """The resolution of the stamps: the coarsest unit that divides all of them."""
     stamps = [at for at in run.rows.at_s if not math.isnan(at)]
     stamps += [each.at_s for each in run.evaluations if each.at_s is not None]
     some = stamps[:1000]
@@ -90,7 +90,7 @@ def resolution_s(run: Run) -> float:
 
 
 def _sharing_a_gap(run: Run, counted: Sequence[Evaluation]) -> set[int]:
-    """Evaluations that share the gap between two rows with another."""
+    """Evaluations that are between the same two rows as another."""
     gaps: dict[int, list[int]] = {}
     for each in counted:
         gaps.setdefault(bisect_left(run.rows.last_iteration, each.iteration), []).append(each.iteration)
@@ -102,7 +102,7 @@ def _folded(run: Run, index: int) -> bool:
 
 
 def _cost(times: Sequence[float], unit_ms: float, doubt_ms: float) -> Cost | None:
-    """The mean of all but stalls: a median of differences of whole seconds is a whole second itself."""
+    """The mean without stalls: the median of differences of whole seconds would be a whole second itself."""
     if not times:
         return None
     middle = median(times)

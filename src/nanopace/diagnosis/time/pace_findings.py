@@ -1,4 +1,4 @@
-"""Findings about the baseline: where it changed, what coincided with that, and what it cost."""
+"""Findings about the baseline: where it changed, what happened at the same time, and what it cost."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from nanopace.medians import median, typical
 from nanopace.run import Run
 
 SPILL_RATIO = 1.8  # weights or activations in system memory make a step at least this much slower
-WARMTH = 0.1  # of the speed: more than that a warmer card does not lose at its power limit
-SAME_PLACE = 10  # iterations: how exactly the beginning of a level is known
-SAME_ROWS = 6  # the same in rows, for events that only rows tell of ...
-PLACED = 10  # ... plus so many times the square of noise over shift: a small shift is hard to place
+WARMTH = 0.1  # of the speed: a warmer card at its power limit does not lose more
+SAME_PLACE = 10  # iterations: how precisely the start of a level is known
+SAME_ROWS = 6  # the same in rows, for events that only show in rows ...
+PLACED = 10  # ... plus this many times the squared ratio of noise to shift: a small shift is hard to locate
 MOST_ASTRAY = 12  # rows
-BEGINNING_RATIO = 1.25  # a slow beginning is at least so much slower than the rest ...
-BEGINNING = 0.2  # ... and no more than this of the run
-EACH = 3  # shifts that are listed one by one; of more, only the most expensive
+BEGINNING_RATIO = 1.25  # a slow beginning is at least this much slower than the rest ...
+BEGINNING = 0.2  # ... and at most this share of the run
+EACH = 3  # list this many shifts one by one; if there are more, only the most expensive
 
 SCHEDULED = frozenset(
     {"batch_scheduled", "attention_scheduled", "layers_repeated"}
-)  # caveats of a run whose steps change by plan
+)  # caveats of a run whose steps change on schedule
 
-LEAST_WORK = 1.15  # a batch that changes by less is lost in the noise ...
-SAME_WORK = 0.1  # ... and this near to the change of the time the change of the work must be
-LEAST_PRINTED = 0.01  # two decimals of a smaller mfu say too little of one row
-ENOUGH_PRINTED, MOST_PRINTED = 5, 500  # rows of a level from which its work is estimated
+LEAST_WORK = 1.15  # a smaller change of the batch is lost in the noise ...
+SAME_WORK = 0.1  # ... and the work must have changed by nearly the same factor as the time
+LEAST_PRINTED = 0.01  # with two decimals, a smaller mfu is too imprecise for one row
+ENOUGH_PRINTED, MOST_PRINTED = 5, 500  # rows of a level used to estimate its work
 
 
 def step_findings(run: Run, pace: Pace) -> list[Finding]:
-    """Level shifts, drifts, uneven rows, or that no row is a plain step."""
+    """Findings about level shifts, drifts and uneven rows, or that no row is a plain step."""
     findings = _level_findings(run, pace) + _drift_findings(run, pace) + _uneven_findings(run, pace)
     if pace.basis != "rows" and len(run.rows):
         findings.append(Finding("no_plain_row", {"rows": run.rows.lines}))
@@ -43,7 +43,7 @@ def step_findings(run: Run, pace: Pace) -> list[Finding]:
 
 
 def lost_to_levels_s(step: Step) -> float:
-    """How much shorter the run would have been, had all of it kept its fastest level."""
+    """How much shorter the run would have been at its fastest level throughout."""
     best = min(level.median_ms for level in step.levels)
     lengths = _iterations(step.levels)
     return sum(count * (level.median_ms - best) for count, level in zip(lengths, step.levels, strict=True)) / 1000
@@ -60,7 +60,7 @@ def _level_findings(run: Run, pace: Pace) -> list[Finding]:
     nan_row = _first_nan_row(run)
     findings = [
         _shift(run, pace, number, nan_row)
-        for number in range(1, len(levels))  # smaller pieces take another time, and that they are smaller is said
+        for number in range(1, len(levels))  # a smaller micro-batch takes a different time, which has its own finding
         if not any(abs(levels[number].first_iteration - each.iteration) <= SAME_PLACE for each in run.micro_batches)
     ]
     unexplained = [finding for finding in findings if finding.code == "level_shift"]
@@ -71,7 +71,7 @@ def _level_findings(run: Run, pace: Pace) -> list[Finding]:
 
 
 def lost_s(finding: Finding) -> float:
-    """What a change of the pace cost, in seconds; 0 where it made the steps faster."""
+    """The cost of a change of pace in seconds; 0 if it made the steps faster."""
     lost = finding.numbers.get("lost_s")
     return lost if isinstance(lost, (int, float)) else 0.0
 
@@ -83,7 +83,7 @@ def _changes(step: Step) -> Finding:
 
 
 def _shift(run: Run, pace: Pace, number: int, nan_row: int | None) -> Finding:
-    """The finding for the change to level `number`, by what it coincides with."""
+    """The finding for the change to level `number`, depending on what happened at the same time."""
     levels = pace.step.levels
     before, after = levels[number - 1], levels[number]
     ratio = _ratio(before, after)
@@ -113,7 +113,7 @@ def _shift(run: Run, pace: Pace, number: int, nan_row: int | None) -> Finding:
         return Finding("slow_beginning", {"iterations": first, **times, "ratio": 1 / ratio, "lost_s": lost})
     if _is_scheduled(run):
         return Finding("level_shift_scheduled", numbers)
-    if all(_ratio(before, level) >= SPILL_RATIO for level in levels[number:]):  # what goes away was another program
+    if all(_ratio(before, level) >= SPILL_RATIO for level in levels[number:]):  # else it was another program
         return Finding("memory_spill", {**numbers, "ratio": ratio})
     if at_power_limit(run) and abs(ratio - 1) <= WARMTH:
         return Finding("level_shift_at_power_limit", {**numbers, **samples_at_limit(run)})
@@ -121,7 +121,7 @@ def _shift(run: Run, pace: Pace, number: int, nan_row: int | None) -> Finding:
 
 
 def _is_scheduled(run: Run) -> bool:
-    """Whether the trainer makes its steps larger or smaller as it goes."""
+    """Whether the trainer's steps grow or shrink on schedule."""
     return any(each.code in SCHEDULED for each in run.caveats)
 
 
@@ -130,7 +130,7 @@ def _ratio(before: Level, after: Level) -> float:
 
 
 def _cost_s(levels: Sequence[Level], number: int) -> float:
-    """What a shift cost: its change, until the steps are as fast as before it."""
+    """The cost of a shift until the steps are as fast as before."""
     before_ms, after_ms = levels[number - 1].median_ms, levels[number].median_ms
     lost_ms = 0.0
     for count, level in list(zip(_iterations(levels), levels, strict=True))[number:]:
@@ -141,18 +141,18 @@ def _cost_s(levels: Sequence[Level], number: int) -> float:
 
 
 def _iterations(levels: Sequence[Level]) -> list[int]:
-    """How many each level has, with those between its last row and the next level's first."""
+    """The number of iterations in each level, including those between its last row and the next level."""
     ends = [*(level.first_iteration for level in levels[1:]), levels[-1].last_iteration + 1]
     return [end - level.first_iteration for end, level in zip(ends, levels, strict=True)]
 
 
 def _first_nan_row(run: Run) -> int | None:
-    """The first row whose loss was nan or infinite: readers keep both as infinity."""
+    """The first row with a nan or infinite loss: readers store both as infinity."""
     return next((index for index, loss in enumerate(run.rows.loss) if math.isinf(loss)), None)
 
 
 def _work_ratio(run: Run, pace: Pace, number: int) -> float | None:
-    """The work of an iteration of this level over that of the level before; None where it is unknown, or the same."""
+    """The work per iteration of this level over that of the level before; None if unknown or equal."""
     before, after = (_work(run, pace, level) for level in pace.step.levels[number - 1 : number + 1])
     if not before or not after:
         return None
@@ -161,8 +161,8 @@ def _work_ratio(run: Run, pace: Pace, number: int) -> float | None:
 
 
 def _work(run: Run, pace: Pace, level: Level) -> float | None:
-    """mfu x time of a level's plain rows, each row's own mfu taken out of the trainer's average: proportional to the
-    tokens of an iteration."""
+    """mfu x time of a level's plain rows, with the trainer's smoothing of the mfu undone: proportional to the tokens
+    per iteration."""
     rows, smoothing = run.rows, run.mfu_smoothing or 0.0
     begin = bisect_left(rows.last_iteration, level.first_iteration)
     end = bisect_left(rows.last_iteration, level.last_iteration + 1)
@@ -170,13 +170,13 @@ def _work(run: Run, pace: Pace, level: Level) -> float | None:
     for index in range(begin + 1, min(end, begin + MOST_PRINTED)):
         mfu, last = rows.mfu[index], rows.mfu[index - 1]
         plain = pace.kind[index] in (NORMAL, UNEVEN) and rows.count[index] == rows.count[index - 1] == 1
-        if plain and min(mfu, last) >= LEAST_PRINTED:  # false where one is unknown
+        if plain and min(mfu, last) >= LEAST_PRINTED:  # false if one is unknown
             found.append((mfu - smoothing * last) / (1 - smoothing) * rows.ms[index])
     return median(found) if len(found) >= ENOUGH_PRINTED else None
 
 
 def _drift_findings(run: Run, pace: Pace) -> list[Finding]:
-    """A drift, or a change from the first fifth to the last that no level shift explains."""
+    """A drift, or a change from the first to the last fifth that no level shift explains."""
     step, levels = pace.step, pace.step.levels
     if step.first_fifth_ms is None or step.last_fifth_ms is None:
         return []
@@ -194,7 +194,7 @@ def _drift_findings(run: Run, pace: Pace) -> list[Finding]:
 
 
 def _drift_cost_s(run: Run, pace: Pace, first_ms: float) -> float:
-    """How much shorter the run would have been, had its steps stayed as fast as in its first fifth."""
+    """How much shorter the run would have been if its steps had stayed as fast as in the first fifth."""
     lost_ms, last = 0.0, run.rows.iteration[0] - 1
     for end, step_ms in zip(run.rows.last_iteration, pace.baseline_ms, strict=True):
         lost_ms += max(0, end - last) * (step_ms - first_ms)
@@ -203,7 +203,7 @@ def _drift_cost_s(run: Run, pace: Pace, first_ms: float) -> float:
 
 
 def _uneven_findings(run: Run, pace: Pace) -> list[Finding]:
-    """Many rows that took a little longer than their like."""
+    """Many rows that took a little longer than similar ones."""
     step = pace.step
     uneven = [index for index, kind in enumerate(pace.kind) if kind == UNEVEN]
     total_ms = sum(pace.excess_ms(run.rows, index) for index in uneven)

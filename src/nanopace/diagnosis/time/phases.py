@@ -1,9 +1,9 @@
-"""What training and start-up were made of, where the trainer measured it (our ledger).
+"""What training and start-up consist of, if the trainer measured it (our ledger).
 
-The trainer sums up the phases of its steps and writes them once a second. Not all of that is training: what the first
-steps took beyond a normal step is start-up, what a slow one took beyond it is a stall, and steps that were done again
-count once. All this is subtracted from the phases that took longer than normal in those seconds, so that the phases of
-training add up to it.
+The trainer adds up the phases of its steps and writes them once a second. Not all of that is training: the extra time
+of the first steps is start-up, the extra time of a slow one is a stall, and repeated steps count once. All this is
+subtracted from the phases that took longer than normal in those seconds, so that the phases add up to the training
+time.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _OF_A_STEP: tuple[Phase, ...] = ("data", "step", "optimizer")
 
 
 class _StepParts(NamedTuple):
-    """The phases of the steps since the trainer last wrote them."""
+    """The phases of the steps since the trainer's last report."""
 
     steps: int
     ms: Mapping[Phase, float]
 
 
 def find_phases(run: Run, breakdown: Breakdown, wall: Wall) -> Phases | None:
-    """None where nothing was measured: a log of rows does not know what a row is made of."""
+    """The phases; None if nothing was measured: rows alone do not show what they consist of."""
     if not any(span.phase == "step" for span in run.spans):
         return None
 
@@ -58,7 +58,7 @@ def _training_ms(run: Run, breakdown: Breakdown, wall: Wall) -> dict[Phase, floa
     slow_ms = sum(sum(causes.values()) for causes in breakdown.parts.values())
     parts = _subtract(parts, slow_ms, _excess(reported))
     training_ms = (wall.training_s or 0.0) * 1000
-    return _subtract(parts, sum(parts.values()) - training_ms, parts)  # of a step that was cut off, say
+    return _subtract(parts, sum(parts.values()) - training_ms, parts)  # such as an interrupted step
 
 
 def _step_parts(run: Run) -> list[_StepParts]:
@@ -73,7 +73,7 @@ def _step_parts(run: Run) -> list[_StepParts]:
 
 
 def _excess(reported: Sequence[_StepParts]) -> dict[Phase, float]:
-    """By phase, the time beyond what it takes per step normally."""
+    """For each phase, the time beyond what it normally takes per step."""
     excess: dict[Phase, float] = {}
     for phase in _OF_A_STEP:
         own = [(each.ms[phase], each.steps) for each in reported if phase in each.ms]
@@ -83,7 +83,7 @@ def _excess(reported: Sequence[_StepParts]) -> dict[Phase, float]:
 
 
 def _subtract(parts: Mapping[Phase, float], ms: float, most: Mapping[Phase, float]) -> dict[Phase, float]:
-    """The phases less `ms`: first in proportion to `most`, at most that much of each, then the rest in proportion."""
+    """The phases minus `ms`: first in proportion to `most` and at most that much each, then the rest in proportion."""
     missing, whole = max(0.0, ms), sum(most.values())
     share = min(1.0, missing / whole) if whole > 0 else 0.0
     left = {phase: max(0.0, each - share * most[phase]) for phase, each in parts.items()}

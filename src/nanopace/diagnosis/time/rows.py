@@ -1,7 +1,7 @@
-"""Normal or slow: what a step takes around each row, and which rows took longer.
+"""Which rows are normal and which are slow, given the step time around each row.
 
-The baseline is a rolling median inside stretches of one level, so neither a spike, nor a drift, nor a card that
-suddenly runs slower bends it. Rows that are known to contain more than a step never take part in it.
+The baseline is a rolling median within stretches of one level, so that neither a spike, nor a drift, nor a card that
+suddenly slows down distorts it. Rows known to contain more than a step are never part of it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from nanopace.medians import median, typical, weighted_median, weighted_quantile
 from nanopace.run import Rows, Run
 from nanopace.sources.infer.cover import since_row_before
 
-NORMAL, UNEVEN, SLOW, MARKED = range(4)  # MARKED: contains more than a step, and is not slow all the same
+NORMAL, UNEVEN, SLOW, MARKED = range(4)  # MARKED: contains more than a step, but is not slow
 
 OUTSIDE_NOISE = 3.5  # Iglewicz and Hoaglin's bound for 0.6745 (x - median) / MAD
-CLEARLY_SLOW = 4.5  # the same for a row that is called slow: of some hundred rows, one is beyond 3.5 by chance
-LEAST_NOISE = 0.005  # a MAD below this is an artefact of rounding, or of very few rows
-ROUNDED_CLOCK = 0.3  # of what a clock is rounded to: the median error of the difference of two of its times
-ROUNDING = 1e-9  # of a row's time: what is left of it when the baseline went through a logarithm and back
-STEADY_SHARE = 0.02  # the first and the last fifth of a steady run differ by no more than this
-STEADY_ERROR = 0.01  # what is less sure may hide a change of several per cent
-CHANGED_SHARE = 0.05  # by so much or more they differ where the pace is said to have changed
-LEAST_OF_FIFTHS = 15  # plain rows: fewer have no fifths of three, whose median one slow row does not bend
+CLEARLY_SLOW = 4.5  # the same for slow rows: in some hundred rows, one exceeds 3.5 by chance
+LEAST_NOISE = 0.005  # a smaller MAD is an artefact of rounding or of very few rows
+ROUNDED_CLOCK = 0.3  # of a clock's rounding unit: the median error of the difference of two times
+ROUNDING = 1e-9  # of a row's time: the error of taking a logarithm and its inverse
+STEADY_SHARE = 0.02  # the first and the last fifth of a steady run differ by at most this
+STEADY_ERROR = 0.01  # with a larger error, a change of several per cent may go unnoticed
+CHANGED_SHARE = 0.05  # they differ by at least this if the pace has changed
+LEAST_OF_FIFTHS = 15  # plain rows: with fewer, a fifth has under three rows and one slow row distorts its median
 
-ENOUGH_SINGLE = 30  # rows that are not folded tell the noise of one
+ENOUGH_SINGLE = 30  # rows that are not folded are enough to estimate the noise
 
 FORWARD_SHARE = 1 / 3  # of a training micro-step: the backward pass costs twice the forward pass
 
@@ -40,7 +40,7 @@ StepBasis = Literal["rows", "none"]
 
 
 class Marks(NamedTuple):
-    """Rows, by index, whose time contains more than a step."""
+    """Rows (by index) whose time contains more than a step."""
 
     evaluation: frozenset[int]
     checkpoint: frozenset[int]
@@ -52,18 +52,18 @@ class Marks(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """The step time around each row, and what kind of row each is."""
+    """The step time around each row, and the kind of each row."""
 
     step: Step
     baseline_ms: array[float]
     kind: bytearray
     marks: Marks
-    basis: StepBasis  # "none": no row is a plain step, and what a step takes is unknown
-    covered: Sequence[int] = ()  # iterations that the time of each row is the mean of; () is one each
+    basis: StepBasis  # "none": no row is a plain step, so the step time is unknown
+    covered: Sequence[int] = ()  # how many iterations each row's time is the mean of; () means one each
 
     @property
     def step_ms(self) -> float:
-        """What a normal step takes."""
+        """The time of a normal step."""
         return self.step.median_ms or 0.0
 
     @property
@@ -72,22 +72,22 @@ class Pace(NamedTuple):
         return self.step.spread or 0.0
 
     def covers(self, index: int) -> int:
-        """The iterations that one row's time is the mean of."""
+        """The number of iterations that one row's time is the mean of."""
         return self.covered[index] if self.covered else 1
 
     def excess_ms(self, rows: Rows, index: int) -> float:
-        """What a row took beyond its steps; never negative."""
+        """The time of a row beyond its steps; never negative."""
         excess = rows.sum_ms[index] - rows.count[index] * self.baseline_ms[index]
         return self.covers(index) * excess if excess > ROUNDING * rows.sum_ms[index] else 0.0
 
     def typical_excess_ms(self, rows: Rows, index: int) -> tuple[float, int]:
-        """What one of the rows that stand here took beyond its steps, and how many they are."""
+        """The excess of one of the rows that this one stands for, and their number."""
         excess = rows.ms[index] - self.baseline_ms[index]
         return self.covers(index) * excess if excess > ROUNDING * rows.ms[index] else 0.0, rows.count[index]
 
 
 def find_pace(run: Run) -> Pace:
-    """Tell normal rows from slow ones."""
+    """Separate normal rows from slow ones."""
     rows, marks = run.rows, _marks(run)
     special = marks.rows
     plain = [index for index in range(len(rows)) if index not in special]
@@ -107,7 +107,7 @@ def find_pace(run: Run) -> Pace:
 
     normal = [index for index in plain if kind[index] != SLOW]
     times, weights = [rows.ms[index] for index in normal], [rows.count[index] for index in normal]
-    # Of a folded log the typical rows; else all, with the slow ones among them: they may all be at the end.
+    # For a folded log, the typical rows; otherwise all, including slow ones, which may all be at the end.
     along = kept if typical_rows else range(len(plain))
     counts = [rows.count[plain[position]] for position in along]
     enough = sum(counts) >= LEAST_OF_FIFTHS
@@ -130,8 +130,8 @@ def find_pace(run: Run) -> Pace:
 
 
 def steady(step: Step) -> bool:
-    """Whether the steps surely took the same time from the beginning to the end: one level, no drift, and the last
-    fifth of the run like the first. Few rows that scatter do not tell."""
+    """Whether the steps certainly took the same time throughout: one level, no drift, and the last fifth like the
+    first. A few rows with much scatter cannot show this."""
     if len(step.levels) > 1 or step.drift_share is not None or not step.first_fifth_ms or not step.last_fifth_ms:
         return False
     of_a_row = MEDIAN_ERROR * (step.spread or 0.0)
@@ -140,7 +140,7 @@ def steady(step: Step) -> bool:
 
 
 def micro_steps(run: Run) -> float | None:
-    """Micro-batches that each rank computes per iteration, or None where the config is unknown."""
+    """Micro-batches per rank and iteration; None if the config is unknown."""
     accumulation = run.number("gradient_accumulation_steps")
     if accumulation is None or accumulation <= 0:
         return None
@@ -148,7 +148,7 @@ def micro_steps(run: Run) -> float | None:
 
 
 def evaluation_in_steps(run: Run, forward_share: float = FORWARD_SHARE) -> float | None:
-    """What one evaluation should cost, in steps: 2 x eval_iters forward passes of one micro-batch."""
+    """The expected cost of an evaluation in steps: 2 x eval_iters forward passes of one micro-batch."""
     eval_iters, per_step = run.number("eval_iters"), micro_steps(run)
     if eval_iters is None or eval_iters <= 0 or per_step is None:
         return None
@@ -156,7 +156,7 @@ def evaluation_in_steps(run: Run, forward_share: float = FORWARD_SHARE) -> float
 
 
 def _marks(run: Run) -> Marks:
-    starts = {0, *(restart.row for restart in run.restarts)}  # of the last process, a rollback may have left no row
+    starts = {0, *(restart.row for restart in run.restarts)}  # a rollback may have left the last process without rows
     first = frozenset(row for row in starts if row < len(run.rows))
     if not run.row_contains_evaluation:
         return Marks(frozenset(), frozenset(), first)
@@ -168,7 +168,7 @@ def _marks(run: Run) -> Marks:
 
 
 def _covered(run: Run, marks: Marks) -> Sequence[int]:
-    """For each row the iterations since the one before; of a process that starts anew, it has one behind it."""
+    """For each row, the number of iterations since the one before; 1 for the first row of a process."""
     if run.rows_cover == 1:
         return ()
     if run.rows_cover_shown_by == "trainer":
@@ -189,8 +189,8 @@ def _covered(run: Run, marks: Marks) -> Sequence[int]:
 def _baseline_around(
     rows: Rows, plain: Sequence[int], logs: Sequence[float], kept: Sequence[int], starts: Sequence[int]
 ) -> array[float]:
-    """For every row the rolling median of its own level; a row outside of `kept` has its predecessor's, and between two
-    levels that of the slower one, so that its excess is not overstated."""
+    """For every row, the rolling median of its own level. A row outside `kept` takes its predecessor's; between two
+    levels, the slower one counts, so that the excess is not overstated."""
     smooth: list[float] = []
     for start, end in zip(starts, [*starts[1:], len(kept)], strict=True):
         smooth += baseline([logs[position] for position in kept[start:end]])
@@ -220,7 +220,7 @@ def _classify(
     around: array[float],
     rounded: float,
 ) -> tuple[bytearray, float]:
-    """The kind of every row, and the noise of the plain ones (scaled MAD), which is no less than that of rounding."""
+    """The kind of every row, and the noise of the plain ones (scaled MAD), which is at least the rounding error."""
     residuals = [log - math.log(max(around[index], LEAST_MS)) for index, log in zip(plain, logs, strict=True)]
     deviation = max(rounded, _deviation([(residuals[position], rows.count[plain[position]]) for position in kept]))
     noise = max(deviation, LEAST_NOISE) / MAD
@@ -236,7 +236,7 @@ def _classify(
 
 
 def _deviation(residuals: Sequence[tuple[float, int]]) -> float:
-    """The median deviation of one row. Rows that stand for many scatter less, and of the single ones some are slow."""
+    """The median deviation of one row. Folded rows scatter less, and some single ones are slow."""
     if max(count for _, count in residuals) > 1:
         single = [abs(each) for each, count in residuals if count == 1 and each < math.log(SLOW_RATIO)]
         if len(single) >= ENOUGH_SINGLE:
@@ -245,7 +245,7 @@ def _deviation(residuals: Sequence[tuple[float, int]]) -> float:
 
 
 def _levels(rows: Rows, normal: Sequence[int], starts: Sequence[int]) -> tuple[Level, ...]:
-    """The stretches that begin at the rows `starts`, the first of them at the very first row."""
+    """The stretches that start at the rows `starts`; the first one starts at the very first row."""
     levels = []
     bounds = [0, *starts[1:], len(rows)]
     for begin, end in pairwise(bounds):
@@ -259,7 +259,7 @@ def _levels(rows: Rows, normal: Sequence[int], starts: Sequence[int]) -> tuple[L
 
 
 def _change(fifths_ms: tuple[float, float] | None, logs: Sequence[float]) -> float | None:
-    """How much longer a step took in the last fifth, if that is much, and chance does not make it."""
+    """How much longer a step took in the last fifth, if that is much and not chance."""
     if fifths_ms is None or not fifths_ms[0]:
         return None
     share = fifths_ms[1] / fifths_ms[0] - 1
@@ -267,14 +267,14 @@ def _change(fifths_ms: tuple[float, float] | None, logs: Sequence[float]) -> flo
 
 
 def _pace_without_plain_rows(run: Run, marks: Marks) -> Pace:
-    """Every row contains an evaluation or a start-up: only the time of a row is known, and which first rows of a
-    process took longer."""
+    """For a run in which every row contains an evaluation or a start-up: only the time of a row is known, and which
+    first rows of a process took longer."""
     rows = run.rows
     later = [index for index in range(len(rows)) if index not in marks.first] or range(len(rows))
     usual_ms = typical((rows.ms[index], rows.count[index]) for index in later) if len(rows) else 0.0
     kind = bytearray([MARKED]) * len(rows)
     for index in marks.first:
-        begins = index > 0 or rows.iteration[0] == 0  # an excerpt begins with a row like any other
+        begins = index > 0 or rows.iteration[0] == 0  # an excerpt starts with an ordinary row
         kind[index] = SLOW if begins and rows.ms[index] > SLOW_RATIO * usual_ms else MARKED
     first, last = (rows.iteration[0], rows.last_iteration[-1]) if len(rows) else (0, 0)
     return Pace(

@@ -1,4 +1,4 @@
-"""What a slow row is made of: start-up, evaluation, checkpoint, restart, a stall that recurs, or one that does not."""
+"""What a slow row consists of: start-up, evaluation, checkpoint, restart, a recurring stall, or a single one."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from nanopace.diagnosis.time.rows import MARKED, SLOW, Pace
 from nanopace.medians import rolling_median
 from nanopace.run import Run
 
-WARM_UP_ROWS = 10  # slow rows right after the first one are still compiling; later ones are not
-NEIGHBOURS = 5  # rows on either side of one that tell what is usual there
-LEAST_PERIODIC = 4  # rows that make a rhythm: three may be as far apart by chance
-MOST_OF_START = 0.98  # an evaluation that takes more of a first row leaves nothing to tell its start-up by
-MOSTLY = 0.7  # of the rows at the rhythm's iterations that are slow, and of the unexplained rows that keep to it
+WARM_UP_ROWS = 10  # slow rows this soon after the first are still compiling
+NEIGHBOURS = 5  # rows on either side that show what is usual there
+LEAST_PERIODIC = 4  # rows for a rhythm: three may be equally spaced by chance
+MOST_OF_START = 0.98  # if an evaluation takes more of a first row, too little is left to identify its start-up
+MOSTLY = 0.7  # of the rows due at the rhythm must be slow, and of the unexplained rows must follow it
 
 
 class Breakdown(NamedTuple):
-    """What every row that took longer than its steps is made of."""
+    """What every row that took longer than its steps consists of."""
 
     slow_rows: tuple[SlowRow, ...]
-    parts: Mapping[int, Mapping[Cause, float]]  # excess by cause, also of rows that are not slow; by the row's index
+    parts: Mapping[int, Mapping[Cause, float]]  # excess by cause and row index, also for rows that are not slow
     startup: Startup | None
     costs: Costs
-    period: int | None  # iterations between the stalls that recur
+    period: int | None  # iterations between recurring stalls
 
 
 def break_down_rows(run: Run, pace: Pace) -> Breakdown:
@@ -42,16 +42,16 @@ def break_down_rows(run: Run, pace: Pace) -> Breakdown:
 
     parts: dict[int, Mapping[Cause, float]] = {}
     for index, kind in enumerate(pace.kind):
-        if kind:  # anything but normal
+        if kind:  # not NORMAL
             excess = pace.excess_ms(run.rows, index)
             if index in warming:
                 parts[index] = _start_parts(excess, warming[index], index, pace, costs)
             elif pace.basis == "none":
-                parts[index] = stalled.get(index, {})  # what else is in it beyond its step is unknown
+                parts[index] = stalled.get(index, {})  # the rest of its excess is unknown
             elif index in pace.marks.evaluation or index in pace.marks.checkpoint:
                 parts[index] = _event_parts(excess, index, run.rows.count[index], pace, costs)
             elif kind == MARKED:
-                parts[index] = {}  # the first row of a process that is like the others
+                parts[index] = {}  # the first row of a process, but like the others
             else:
                 parts[index] = {"periodic" if index in periodic else "stall": excess}
     slow = [index for index, kind in enumerate(pace.kind) if kind == SLOW or index in stalled]
@@ -65,7 +65,7 @@ def break_down_rows(run: Run, pace: Pace) -> Breakdown:
 
 
 def _warming(pace: Pace, costs: Costs) -> dict[int, Cause]:
-    """First rows of processes and the slow ones right behind them, each with what to call its excess."""
+    """First rows of processes and the slow ones right after, each with the cause of its excess."""
     warming: dict[int, Cause] = {}
     marked = pace.marks.rows
     for first in costs.cold_rows:
@@ -80,7 +80,8 @@ def _warming(pace: Pace, costs: Costs) -> dict[int, Cause]:
 
 
 def _start_parts(excess: float, cause: Cause, index: int, pace: Pace, costs: Costs) -> dict[Cause, float]:
-    """Its evaluation apart, where the cost of one is known and is not all of the row."""
+    """The parts of a start-up row, with its evaluation separate if the cost of one is known and leaves something
+    over."""
     known = costs.evaluations.each_ms is not None and not costs.evaluations.contains_checkpoint and not costs.rough
     evaluation = costs.evaluation_at(pace.baseline_ms[index])
     if index not in pace.marks.evaluation or not known or evaluation is None or evaluation > MOST_OF_START * excess:
@@ -89,15 +90,14 @@ def _start_parts(excess: float, cause: Cause, index: int, pace: Pace, costs: Cos
 
 
 def _stalls_without_baseline(run: Run, pace: Pace) -> dict[int, Mapping[Cause, float]]:
-    """Where no row is a plain step: the rows that took far longer than those around them which save as well, or do not
-    either."""
+    """Stalls if no row is a plain step: rows that took far longer than similar ones nearby (with or without a save)."""
     stalls: dict[int, Mapping[Cause, float]] = {}
     for saves in (True, False):
         own = [
             row for row in sorted(pace.marks.evaluation - pace.marks.first) if (row in pace.marks.checkpoint) == saves
         ]
         samples = [Sample(pace.covers(row) * run.rows.ms[row], run.rows.count[row], 1.0, saves) for row in own]
-        if len(own) > NEIGHBOURS:  # the speed may change
+        if len(own) > NEIGHBOURS:  # the speed may change along the run
             usual = rolling_median([sample.excess_ms for sample in samples], NEIGHBOURS)
         else:
             usual = [typical_ms(without_stalled(samples, 0.0))] * len(own) if own else []
@@ -108,12 +108,13 @@ def _stalls_without_baseline(run: Run, pace: Pace) -> dict[int, Mapping[Cause, f
 
 
 def _event_parts(excess: float, index: int, count: int, pace: Pace, costs: Costs) -> Mapping[Cause, float]:
-    """An evaluation, a save, or both, and a stall if it took far longer than such rows do; `count` times."""
+    """The parts of a row with an evaluation, a save or both, and a stall if it took far longer than usual; for `count`
+    rows."""
     saves, evaluates = index in pace.marks.checkpoint, index in pace.marks.evaluation
-    around_ms = max(pace.baseline_ms[index], *pace.baseline_ms[index : index + 2])  # the speed may change just here
+    around_ms = max(pace.baseline_ms[index], *pace.baseline_ms[index : index + 2])  # the speed may change right here
     slower = (
         max(1.0, around_ms / pace.step_ms) if pace.step_ms else 1.0
-    )  # where steps take longer, evaluations may, too
+    )  # where steps take longer, evaluations may as well
     usual_ms = costs.usual_ms.get(saves) if evaluates else costs.checkpoint_ms
     expected = excess if usual_ms is None else count * usual_ms * (slower if evaluates else 1.0)
     most = max(STALLED * expected, expected + count * VISIBLE * pace.spread * around_ms)
@@ -126,7 +127,7 @@ def _event_parts(excess: float, index: int, count: int, pace: Pace, costs: Costs
 
 
 def _periodic(run: Run, pace: Pace, unexplained: Sequence[int]) -> tuple[int | None, frozenset[int]]:
-    """The stride at which unexplained slow rows recur throughout the run, and those that keep to it."""
+    """The interval at which unexplained slow rows recur throughout the run, and the rows that follow it."""
     iterations = [run.rows.iteration[index] for index in unexplained]
     period = most_frequent(after - before for before, after in pairwise(iterations))
     if period is None or len(unexplained) < LEAST_PERIODIC:
@@ -139,8 +140,8 @@ def _periodic(run: Run, pace: Pace, unexplained: Sequence[int]) -> tuple[int | N
     plain = [index for index in range(len(run.rows)) if index not in pace.marks.rows]
     if max(run.rows.count) == 1:
         due = sum(run.rows.iteration[index] % period == phase for index in plain)
-        between = len(plain) - due  # rows off the beat: without any, the rhythm is only that of the log
-    else:  # rows that stand for many do not tell the iteration of each
+        between = len(plain) - due  # rows off the beat: without any, the rhythm is just the log interval
+    else:  # folded rows do not show the iteration of each
         begin, end = min(keeping), max(keeping)
         due = (run.rows.iteration[end] - run.rows.iteration[begin]) // period + 1
         between = sum(run.rows.count[begin : end + 1]) - due
@@ -151,7 +152,7 @@ def _periodic(run: Run, pace: Pace, unexplained: Sequence[int]) -> tuple[int | N
 def _slow_row(run: Run, pace: Pace, index: int, parts: Mapping[Cause, float]) -> SlowRow:
     causes = list(parts)
     if index in pace.marks.evaluation and "evaluation" not in causes:
-        causes.append("evaluation")  # known to be in it, at a cost that is not
+        causes.append("evaluation")  # contained in it, at an unknown cost
     if index in pace.marks.checkpoint and "checkpoint" not in causes:
         causes.append("checkpoint")
     count = run.rows.count[index]
@@ -167,10 +168,10 @@ def _slow_row(run: Run, pace: Pace, index: int, parts: Mapping[Cause, float]) ->
 
 
 def _startup(run: Run, pace: Pace, costs: Costs, parts: Mapping[int, Mapping[Cause, float]]) -> Startup | None:
-    """The first row, if it is more than a step and the log really begins there."""
+    """The first row, if it is more than a step and the log really starts there."""
     if 0 not in costs.cold_rows or pace.kind[0] != SLOW or pace.basis == "none":
         return None
-    each = {cause: ms / run.rows.count[0] for cause, ms in parts[0].items()}  # it may be folded with others like it
+    each = {cause: ms / run.rows.count[0] for cause, ms in parts[0].items()}  # it may be folded with similar ones
     evaluation = each.get("evaluation", None if 0 in pace.marks.evaluation else 0.0)
     return Startup(
         total_ms=pace.covers(0) * run.rows.ms[0],

@@ -9,16 +9,16 @@ from nanopace.run import Run
 
 SECONDS_PER_DAY = 86_400
 SECONDS_PER_MINUTE = 60
-TOKEN_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size")  # tokens per iteration is their product
+TOKEN_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size")  # their product is the tokens per iteration
 
 
 def measured_step_ms(step: Step) -> float | None:
-    """What a step takes where a row shows nothing else; without such a row it is an estimate at best."""
+    """The step time if some rows are plain steps; without such rows, it would be an estimate at best."""
     return step.median_ms or None if step.normal_rows else None
 
 
 def find_throughput(run: Run, pace: Pace, wall: Wall) -> Throughput:
-    """What the step time means in tokens."""
+    """The speed in tokens, from the step time."""
     tokens = run.number("tokens_per_iteration")
     step_s = (measured_step_ms(pace.step) or 0.0) / 1000
     per_s = tokens / step_s if tokens and step_s else None
@@ -36,17 +36,17 @@ def find_throughput(run: Run, pace: Pace, wall: Wall) -> Throughput:
         tokens_total=total,
         micro_batch_ms=1000 * step_s / micro if micro and step_s else None,
         micro_batch_sequences=int(sequences) if sequences else None,
-        # It is printed in 0.01 minutes.
+        # Printed in units of 0.01 minutes.
         told_training_s=printed_s if printed_s is not None and printed_s >= SECONDS_PER_MINUTE else None,
     )
 
 
 def throughput_findings(run: Run) -> list[Finding]:
-    """Which knobs are missing where tokens are unknown; or that the log prints a wrong rate."""
+    """Findings: the missing knobs if tokens are unknown, or a wrong printed rate."""
     tokens = run.number("tokens_per_iteration")
     if not tokens:
         if any(each.code == "batch_scheduled" for each in run.caveats):
-            return []  # it is known that there is not one number
+            return []  # known not to be a single number
         return [Finding("tokens_unknown", {"missing": ", ".join(missing_for_tokens(run))})]
     if run.told_tokens is not None and run.told_tokens != tokens:
         return [Finding("printed_rate_wrong", {"printed_batch": run.told_tokens, "batch": int(tokens)})]
@@ -54,7 +54,7 @@ def throughput_findings(run: Run) -> list[Finding]:
 
 
 def missing_for_tokens(run: Run) -> list[str]:
-    """The knobs that are unknown of those that make up the tokens of an iteration."""
+    """The unknown knobs among those that tokens per iteration depend on."""
     if run.number("tokens_per_iteration"):
         return []
     return [knob for knob in TOKEN_KNOBS if run.number(knob) is None] or ["tokens_per_iteration"]

@@ -1,4 +1,4 @@
-"""What is worth saying about the time, the most expensive first."""
+"""Findings about time, most expensive first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nanopace.run import Run
 def time_findings(
     run: Run, pace: Pace, breakdown: Breakdown, wall: Wall, restarts: Restarts, clock: Clock, faults: Faults
 ) -> list[Finding]:
-    """Groups of findings, each group about one thing that took time, ordered by how much it took."""
+    """Groups of findings, each about one thing that took time, most expensive first."""
     of_steps = step_findings(run, pace)
     groups = [
         ((wall.evaluation_s or 0.0) + (wall.checkpoint_s or 0.0), _evaluations(run, pace, breakdown, wall, clock)),
@@ -76,17 +76,17 @@ def _evaluations(run: Run, pace: Pace, breakdown: Breakdown, wall: Wall, clock: 
 
 
 def _cost_ms(breakdown: Breakdown, row: int) -> float:
-    """What a row takes beyond its step, without its stall."""
+    """The time of a row beyond its step, without stalls."""
     return sum(ms for cause, ms in breakdown.parts.get(row, {}).items() if cause != "stall")
 
 
 def _hidden_findings(run: Run, breakdown: Breakdown, clock: Clock) -> list[Finding]:
-    """Evaluations that no row contains."""
+    """Findings about evaluations that no row contains."""
     evaluations, findings = breakdown.costs.evaluations, []
     last = run.rows.last_iteration[-1] if len(run.rows) else 0
     unseen = [each for each in breakdown.costs.counted if each.row is None]
     hidden = sum(each.count for each in unseen if each.iteration < last)
-    after = [each for each in unseen if each.iteration >= last]  # what is before the last row is inside of it
+    after = [each for each in unseen if each.iteration >= last]  # earlier ones are inside the last row
     without_cost = breakdown.costs.without_cost
     if any(each.iteration < last for each in without_cost):
         findings.append(Finding("hidden_unpriced", {"hidden": hidden, "count": evaluations.count}))
@@ -107,7 +107,7 @@ def _checkpoint(breakdown: Breakdown, spike_ms: float | None) -> list[Finding]:
     if spike_ms is None or not checkpoints.saved_rows:
         return []
     if evaluations.contains_checkpoint and evaluations.each_ms is not None:
-        spike_ms = evaluations.each_ms  # of the rows that save
+        spike_ms = evaluations.each_ms  # of the rows with a save
     together = {"spike_s": spike_ms / 1000, "predicted_s": _seconds(evaluations.predicted_ms)}
     rows = {"saved_rows": checkpoints.saved_rows, "unsaved_rows": checkpoints.unsaved_rows}
     if breakdown.costs.saves_in_doubt:
@@ -137,7 +137,7 @@ def _in_doubt(breakdown: Breakdown) -> list[Finding]:
 
 
 def _rows_in_doubt(breakdown: Breakdown) -> list[SlowRow]:
-    """Rows whose save took long, or that contain a stall: nothing tells which."""
+    """Rows with a slow save or a stall: which one is unclear."""
     doubt = breakdown.costs.saves_in_doubt
     return [row for row in breakdown.slow_rows if doubt and {"checkpoint", "stall"}.issubset(row.causes)]
 
@@ -147,7 +147,7 @@ def _stalled_s(row: SlowRow) -> float:
 
 
 def _both_costs(evaluations: Evaluations, checkpoints: Checkpoints, rows: Mapping[str, Number]) -> list[Finding]:
-    """Where both costs are known."""
+    """The finding if both costs are known."""
     each_ms, save_ms = evaluations.each_ms, checkpoints.each_ms
     if each_ms is None or save_ms is None:
         return []
@@ -235,7 +235,8 @@ def _gaps(clock: Clock) -> list[Event]:
 
 
 def _unexplained_stalls(clock: Clock) -> list[Event]:
-    """By how much evaluations and checkpoints took far longer than their like; reported stalls have reasons."""
+    """The extra time of evaluations and checkpoints that took far longer than usual; reported stalls have a known
+    reason."""
     return [event for event in clock.events if event.bucket == "stall" and event.stall is None]
 
 
@@ -260,7 +261,7 @@ def _sum_s(breakdown: Breakdown, cause: str) -> float:
 
 
 def _lines(rows: Sequence[SlowRow]) -> int:
-    """How many rows of the log these are."""
+    """The number of log rows these stand for."""
     return sum(row.count for row in rows)
 
 

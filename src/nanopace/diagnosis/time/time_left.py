@@ -1,14 +1,14 @@
-"""What is still to come, and how sure that is: an 80% interval, from how much the run's own pace has varied so far.
+"""The time left, with an 80% interval from how much the run's own pace has varied so far.
 
-The run so far is cut into stretches of whole evaluation intervals, at most 20 of them. With s, the standard deviation
-of the logarithms of their paces, the error is taken to be
+The run so far is cut into at most 20 stretches, each a whole number of evaluation intervals. With s, the standard
+deviation of the logarithms of their paces, the error is taken to be
 
     w = (s / 2 + 0.015) * (left / seen)^(1/4)
 
 so that it grows with what is left and shrinks with what was seen. The time left is forecast at the pace of the last
-rows; the run may also return to its mean pace. The interval goes from the lower of these two times exp(-w / 2) to the
-higher times exp(w): runs become slower more often than faster. 0.015 is for what a run that was steady so far may still
-meet. The constants were chosen on one half of the logs of bench/eta.py and tested on the other
+rows; the run may also return to its mean pace. The interval goes from the lower of these two, times exp(-w / 2), to the
+higher, times exp(w): runs become slower more often than faster. 0.015 allows for what a run that was steady so far may
+still meet. The constants were chosen on one half of the logs of bench/eta.py and tested on the other
 (docs/experiments/forecast.md).
 """
 
@@ -27,18 +27,18 @@ from nanopace.medians import typical
 from nanopace.run import Rows, Run
 
 STRETCHES = 20
-FEWEST = 3  # stretches: of fewer, nothing is known of how the pace varies
+FEWEST = 3  # stretches: with fewer, the variation of the pace is unknown
 FLOOR = 0.015
 GROWS = 0.25
 
 
 def look_ahead(run: Run, pace: Pace, breakdown: Breakdown, wall: Wall, clock: Clock) -> Ahead:
-    """What is to come at the pace of the last rows, with evaluations at their interval and stalls as often as so far,
-    if they recur."""
+    """Forecast the rest of the run at the pace of the last rows, with evaluations at their interval and, if stalls
+    recur, stalls as often as so far."""
     rows = run.rows
     done = rows.last_iteration[-1] - rows.iteration[0] + 1 if len(rows) else 0
     evaluations = breakdown.costs.evaluations
-    before = [each for each in run.evaluations if each.iteration <= 0]  # what rows contain was not measured, and adds 0
+    before = [each for each in run.evaluations if each.iteration <= 0]  # those inside rows were not measured and add 0
     first_s = sum(without_stall(each, breakdown.costs, pace)[0] for each in before) / 1000
     overhead_s = (wall.evaluation_s or 0.0) - first_s + (wall.checkpoint_s or 0.0)
     if evaluations.count and evaluations.interval:
@@ -51,9 +51,9 @@ def look_ahead(run: Run, pace: Pace, breakdown: Breakdown, wall: Wall, clock: Cl
     limit = run.number("max_iters")
     remaining = max(0, int(limit) - rows.last_iteration[-1]) if limit is not None and len(rows) else None
     if run.ending == "finished":
-        remaining = 0  # a trainer that counts from 0 to max_iters - 1 has none left either
+        remaining = 0  # also if the trainer counts from 0 to max_iters - 1
     eta_s = None if remaining is None or pace.basis == "none" else remaining * each_s
-    if eta_s and limit is not None and evaluations.count and evaluations.interval:  # those to come can be counted
+    if eta_s and limit is not None and evaluations.count and evaluations.interval:  # the remaining ones can be counted
         to_come = int(limit) // evaluations.interval - rows.last_iteration[-1] // evaluations.interval
         eta_s = (remaining or 0) * steps_s + to_come * evaluations.interval * overhead_s
     low_s, high_s = None, None
@@ -72,7 +72,7 @@ def look_ahead(run: Run, pace: Pace, breakdown: Breakdown, wall: Wall, clock: Cl
 
 
 def _awake_ends(rows: Rows, clock: Clock) -> Sequence[float]:
-    """The wall clock at the end of each row, as if the machine had never slept."""
+    """The wall clock at the end of each row, without the time that the machine slept."""
     slept = [(event.iteration, event.ms / 1000) for event in clock.events if event.bucket == "suspended"]
     if not slept:
         return clock.row_end_s
@@ -82,7 +82,7 @@ def _awake_ends(rows: Rows, clock: Clock) -> Sequence[float]:
 
 
 def _recurring_s(run: Run, breakdown: Breakdown) -> float:
-    """What all stalls took, were each like most of them; 0 where they are too few to expect more."""
+    """The time of all stalls if each were typical; 0 if there are too few to expect more."""
     stalls = [
         (ms / run.rows.count[row], run.rows.count[row])
         for row, parts in breakdown.parts.items()
@@ -96,8 +96,8 @@ def _recurring_s(run: Run, breakdown: Breakdown) -> float:
 def eta_interval(
     eta_s: float, remaining: int, iterations: Sequence[int], end_s: Sequence[float], interval: int | None
 ) -> tuple[float, float] | tuple[None, None]:
-    """The 80% interval of `eta_s`; None where too little was seen. `iterations` and `end_s` are of the rows so far:
-    the last iteration of each, and the wall clock at its end."""
+    """The 80% interval of `eta_s`; None if too little was seen. `iterations` and `end_s` describe the rows so far: the
+    last iteration of each, and the wall clock at its end."""
     paces = stretch_paces(iterations, end_s, interval)
     if len(paces) < FEWEST or min(paces) <= 0 or remaining <= 0:
         return None, None
@@ -110,7 +110,7 @@ def eta_interval(
 
 
 def stretch_paces(iterations: Sequence[int], end_s: Sequence[float], interval: int | None) -> list[float]:
-    """Seconds per iteration of each stretch, from the last row backwards to the end of the first, whose time holds the
+    """Seconds per iteration of each stretch, from the last row back to the end of the first, whose time includes the
     start-up."""
     if len(iterations) < FEWEST:
         return []

@@ -1,7 +1,8 @@
-"""Every second of the run, accounted for: what the rows say, and what happened between them.
+"""Account for every second of the run: the rows, and what happened between them.
 
 A row's time beyond its steps goes to its causes; iterations between rows take the step time around them; evaluations
-between rows take what visible ones take. Our own ledger has measured all that, and there is nothing to reconstruct.
+between rows take as long as visible ones. Our own ledger measures all of this, so that nothing needs to be
+reconstructed.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _OF_CAUSE: Mapping[Cause, Bucket] = {
     "stall": "stall",
 }
 
-# Phases that are parts of a step are in the rows already.
+# Phases that are part of a step are already in the rows.
 _OF_PHASE: Mapping[Phase, Bucket] = {
     "evaluation": "evaluation",
     "checkpoint": "checkpoint",
@@ -57,7 +58,7 @@ _OF_PHASE: Mapping[Phase, Bucket] = {
 }
 
 
-ENOUGH_LOST = 3  # rows that tell what a step took
+ENOUGH_LOST = 3  # rows that show the step time
 
 
 class Event(NamedTuple):
@@ -66,7 +67,7 @@ class Event(NamedTuple):
     iteration: int
     bucket: Bucket
     ms: float
-    stall: StallReason | None = None  # of one that the trainer reported
+    stall: StallReason | None = None  # if the trainer reported it
 
 
 class Clock(NamedTuple):
@@ -75,12 +76,12 @@ class Clock(NamedTuple):
     row_end_s: array[float]
     events: tuple[Event, ...]
     event_end_s: array[float]
-    hidden_s: float  # in evaluations between rows, with their checkpoints
-    after_s: float  # in what came after the last row
+    hidden_s: float  # evaluations between rows, with their checkpoints
+    after_s: float  # after the last row
 
 
 def account(run: Run, pace: Pace, breakdown: Breakdown) -> tuple[Wall, Restarts, Clock]:
-    """Put every millisecond into one bucket."""
+    """Assign every millisecond to one bucket."""
     events = _between_rows(run, pace, breakdown)
     spent: dict[Bucket, float] = dict.fromkeys(get_args(Bucket), 0.0)
     row_end_s, event_end_s = _walk(run, pace, breakdown, events, spent)
@@ -103,7 +104,7 @@ def account(run: Run, pace: Pace, breakdown: Breakdown) -> tuple[Wall, Restarts,
 
 
 def _between_rows(run: Run, pace: Pace, breakdown: Breakdown) -> list[Event]:
-    """What happened outside of the rows' time, as far as it is known, by iteration and in its order."""
+    """What happened outside the rows' time, as far as known, in order."""
     if run.row_contains_evaluation:
         hidden = sorted(_hidden_events(run, pace, breakdown.costs), key=lambda event: event.iteration)
         at, spent_ms = [event.iteration for event in hidden], [0.0, *accumulate(event.ms for event in hidden)]
@@ -119,13 +120,13 @@ def _between_rows(run: Run, pace: Pace, breakdown: Breakdown) -> list[Event]:
         ]
         events = [event for event in measured if event.bucket == "startup"]
         events += _measured_events(run, breakdown.costs, pace)
-        events += [event for event in measured if event.bucket != "startup"]  # the wait for the last checkpoint, too
+        events += [event for event in measured if event.bucket != "startup"]  # also waiting for the last checkpoint
     return sorted(events, key=lambda event: event.iteration)
 
 
 def without_stall(timed: Evaluation | Checkpoint, costs: Costs, pace: Pace) -> tuple[float, float]:
-    """The time of an evaluation or a checkpoint that the trainer measured, and the stall in it, if it took far longer
-    than its like."""
+    """The time of an evaluation or checkpoint that the trainer measured, and the stall in it if it took far longer than
+    usual."""
     usual_ms = costs.evaluation_ms if isinstance(timed, Evaluation) else costs.checkpoint_ms
     ms = timed.ms or 0.0
     stall_ms = 0.0 if usual_ms is None or ms <= STALLED * usual_ms else ms - usual_ms
@@ -133,7 +134,7 @@ def without_stall(timed: Evaluation | Checkpoint, costs: Costs, pace: Pace) -> t
 
 
 def _measured_events(run: Run, costs: Costs, pace: Pace) -> Iterator[Event]:
-    """The checkpoints and evaluations that a trainer measured. A stall before the first step is start-up."""
+    """The checkpoints and evaluations that a trainer measured. A stall before the first step counts as start-up."""
     measured: list[Evaluation | Checkpoint] = [*run.checkpoints, *run.evaluations]
     for each in measured:
         if each.ms is not None:
@@ -144,7 +145,7 @@ def _measured_events(run: Run, costs: Costs, pace: Pace) -> Iterator[Event]:
 
 
 def _hidden_events(run: Run, pace: Pace, costs: Costs) -> list[Event]:
-    """Evaluations and saves that no row contains, also after the last row, at what those in rows take."""
+    """Evaluations and saves that no row contains, including those after the last row, at the cost of those in rows."""
     if not len(run.rows):
         return []
     events: list[Event] = []
@@ -160,7 +161,7 @@ def _hidden_events(run: Run, pace: Pace, costs: Costs) -> list[Event]:
 
 
 def steps_after_rows(run: Run) -> int:
-    """Steps after the last row, up to an evaluation that shows that they were done."""
+    """Steps after the last row that a later evaluation proves were done."""
     if not run.row_contains_evaluation or not len(run.rows):
         return 0
     last = run.rows.last_iteration[-1]
@@ -168,7 +169,7 @@ def steps_after_rows(run: Run) -> int:
 
 
 def is_event(span: Span) -> bool:
-    """Whether it is time of the wall clock that no row contains."""
+    """Whether a span is wall-clock time that no row contains."""
     return span.phase in _OF_PHASE and not span.background
 
 
@@ -179,7 +180,8 @@ def bucket_of(span: Span) -> Bucket:
 def _walk(
     run: Run, pace: Pace, breakdown: Breakdown, events: list[Event], spent: dict[Bucket, float]
 ) -> tuple[array[float], array[float]]:
-    """Go through the run in its order, filling the buckets: the clock at the end of each row and event, in seconds."""
+    """Walk through the run in order and fill the buckets; return the clock in seconds at the end of each row and
+    event."""
     rows, lost_ms = run.rows, _lost_ms(run, pace, breakdown.costs.evaluations.interval)
     known = pace.basis != "none"  # else only the rows themselves can be added up
     ends, event_ends = array("d"), array("d")
@@ -196,13 +198,13 @@ def _walk(
         if run.rows_cover > 1:
             row_ms, count = row_ms * pace.covers(index), count * pace.covers(index)
         if known:
-            # And the iterations that have no row. Where groups overlap, what is too much before is too little after.
+            # Add the iterations without a row. If groups overlap, an excess before makes up for a deficit after.
             row_ms += (end - last - count) * step_ms
         last = end
         clock_ms += row_ms
         training_ms += row_ms if kind == NORMAL else row_ms - _spend(breakdown.parts.get(index, {}), spent)
-        ends.append(max(clock_ms / 1000, ends[-1] if ends else 0.0))  # a group may be less than the steps before it
-    clock_ms += _spend_lost(lost_ms.get(len(rows), ()), spent)  # no row is left of what came after it
+        ends.append(max(clock_ms / 1000, ends[-1] if ends else 0.0))  # a group may be shorter than the steps before it
+    clock_ms += _spend_lost(lost_ms.get(len(rows), ()), spent)  # lost work after which no row remains
     after_ms = steps_after_rows(run) * pace.baseline_ms[-1] if known and len(rows) else 0.0
     spent["training"] += training_ms + after_ms
     clock_ms += after_ms
@@ -214,7 +216,7 @@ def _walk(
 
 
 def _lost_ms(run: Run, pace: Pace, interval: int | None) -> dict[int, list[tuple[Bucket, float]]]:
-    """What was done in vain before each restart and each rollback, by the first row after it."""
+    """The work lost at each restart and each rollback, by the first row after it."""
     lost: dict[int, list[tuple[Bucket, float]]] = {}
     for restart in run.restarts:
         unseen = max(0, restart.reached - restart.iteration + 1 - restart.lost.lines * run.rows_cover)
@@ -234,7 +236,7 @@ def _spend_lost(lost: Sequence[tuple[Bucket, float]], spent: dict[Bucket, float]
 
 
 def _lost_step_ms(restart: Restart, interval: int | None) -> float | None:
-    """What a step took in the process that was lost, whose speed was its own; None where too few rows show it."""
+    """The step time in the process that was lost, which has its own speed; None if too few rows show it."""
     times = [row.ms for row in restart.lost if row.count == 1 and (not interval or row.iteration % interval)]
     if len(times) < ENOUGH_LOST:
         return None
@@ -244,12 +246,12 @@ def _lost_step_ms(restart: Restart, interval: int | None) -> float | None:
 
 
 def lost_rows_ms(setback: Restart | Rollback) -> float:
-    """What is known of the work that was done again."""
+    """The known part of the work that was repeated."""
     return sum(setback.lost.sum_ms) + setback.beside_ms
 
 
 def _spend(parts: Mapping[Cause, float], spent: dict[Bucket, float]) -> float:
-    """A row's excess into its buckets. All of a start-up is start-up, the evaluation in it too."""
+    """Put a row's excess into its buckets. All of a start-up counts as start-up, including its evaluation."""
     excess = sum(parts.values())
     if "compile" in parts:
         spent["startup"] += excess
@@ -262,11 +264,11 @@ def _spend(parts: Mapping[Cause, float], spent: dict[Bucket, float]) -> float:
 
 
 def _wall(run: Run, pace: Pace, breakdown: Breakdown, spent: Mapping[Bucket, float]) -> Wall:
-    """The buckets in seconds; None where a part is inside another one, or unknown."""
+    """The buckets in seconds; None if a part is included in another or unknown."""
     costs = breakdown.costs
     measured = run.wall_ms is not None
     no_cost = bool(costs.without_cost) or (costs.evaluations.count > 0 and costs.evaluation_ms is None)
-    if not run.row_contains_evaluation:  # the one before the first step is not in the rows, either
+    if not run.row_contains_evaluation:  # the one before the first step is not in the rows either
         no_cost = bool(run.evaluations) and all(each.ms is None for each in run.evaluations)
     saves_apart = any(save.row is None or save.row not in costs.cold_rows for save in run.checkpoints)
     contained = costs.evaluations.contains_checkpoint or costs.saves_in_doubt

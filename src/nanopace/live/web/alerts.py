@@ -13,18 +13,18 @@ from nanopace.views.summary import ALARMS
 
 class Alert(NamedTuple):
     finding: Finding
-    noticed: str | None  # the time of day; None for what was so when the watching began
+    noticed: str | None  # the time of day; None if it was already so when watching started
 
 
 class Alerts:
-    """A run may be looked at many times: what was noticed once keeps its time."""
+    """Remembers when each alert was first noticed, however often a run is looked at."""
 
     def __init__(self, clock: Callable[[], time.struct_time] = time.localtime) -> None:
         self._clock = clock
         self._noticed: dict[Key, dict[str, str | None]] = {}
 
     def of(self, key: Key, run: Diagnosis) -> list[Alert]:
-        """The gravest first."""
+        """The alerts, most serious first."""
         first = key not in self._noticed
         noticed = self._noticed.setdefault(key, {})
         now = time.strftime("%H:%M", self._clock())

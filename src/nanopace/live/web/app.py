@@ -1,4 +1,4 @@
-"""The addresses: / is the list, or the only run; /?run=A a run, /?run=A&run=B a comparison, /events what is new."""
+"""The URLs: / is the list, or the only run; /?run=A a run, /?run=A&run=B a comparison, /events the updates."""
 
 from __future__ import annotations
 
@@ -23,17 +23,15 @@ from nanopace.wording.catalog import words
 from nanopace.wording.numbers import LANGUAGES
 
 TICK_S = 0.5
-FORGET_S = (
-    30.0  # after which a page that nobody has open is not kept up to date: between a page and its line is a moment
-)
-STILL_HERE_S = 15.0  # from one sign of life to the next, where nothing is new
+FORGET_S = 30.0  # a page without viewers is updated no longer than this; its event stream opens a moment after the page
+STILL_HERE_S = 15.0  # between two keep-alive messages, if nothing is new
 MOST_LISTENERS = 500
 
 T = TypeVar("T")
 
 
 class Site:
-    """All reading and rendering is done by one thread, one after the other; the event loop only sends."""
+    """One thread does all reading and rendering, one task at a time; the event loop only sends."""
 
     def __init__(self, library: Library, pages: Pages, lang: str) -> None:
         self._library, self._pages, self._lang = library, pages, lang
@@ -52,7 +50,7 @@ class Site:
         self._thread.shutdown(cancel_futures=True)
 
     async def _follow(self) -> None:
-        """For as long as the server runs: read what has changed, and show it to whoever looks at it."""
+        """As long as the server runs, read what has changed and send it to open pages."""
         while True:
             await self._look()
             for place, channel in list(self._channels.items()):
@@ -65,7 +63,7 @@ class Site:
             await asyncio.sleep(TICK_S)
 
     async def _look(self) -> None:
-        """Read what is due, and note whose page that makes old."""
+        """Read what is due, and mark the pages that it makes outdated."""
         changed = await self._aside(self._library.look)
         for channel in self._channels.values():
             channel.is_stale |= bool(changed & {key.log for key in channel.keys} if channel.keys else changed)
@@ -111,7 +109,7 @@ class Site:
         return StreamingResponse(_stream(channel, version), media_type="text/event-stream")
 
     async def _keys(self, names: list[str]) -> tuple[Key, ...]:
-        """Those that exist, in their order, each once."""
+        """The existing ones, in order and without duplicates."""
         found = await self._aside(lambda: [self._library.find(name) for name in names[: MOST_COMPARED + 1]])
         return tuple(dict.fromkeys(key for key in found if key is not None))
 

@@ -1,4 +1,4 @@
-"""The head of a page: state, progress, time left, what it costs, and alerts."""
+"""The head of a page: state, progress, time left, cost and alerts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def state_word(state: State, words: Words) -> str:
 
 
 def address(keys: Iterable[Key], lang: str) -> str:
-    """Of a page, from the root."""
+    """The URL of a page, from the root."""
     return "/?" + urlencode([*(("run", str(key)) for key in keys), ("lang", lang)])
 
 
@@ -46,7 +46,7 @@ def bar(keys: tuple[Key, ...], words: Words, *, home: bool) -> dict[str, object]
 def run_bar(
     run: Diagnosis, log: Followed, number: int, alerts: Iterable[Alert], price: Price | None, words: Words
 ) -> dict[str, object]:
-    """What the page of one run has in addition."""
+    """What the page of a single run has in addition."""
     state, report = log.state(number), Report(run, words)
     return {
         "sign": SIGNS[state],

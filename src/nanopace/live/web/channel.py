@@ -1,6 +1,6 @@
-"""One page as everybody who has it open sees it, and what changed in it since they did.
+"""One page as all its viewers see it, and what has changed since their version.
 
-All who look at the same page in the same language share one channel: it is rendered once, however many they are.
+All viewers of a page in the same language share one channel: it is rendered once, however many there are.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ def rendered(page: Page) -> Rendered:
 
 
 class Channel:
-    """`render` is called where rendering may take its time; the rest belongs to the event loop."""
+    """`render` is called where it may take a while; everything else belongs to the event loop."""
 
     def __init__(self, keys: tuple[Key, ...], render: Callable[[], Rendered]) -> None:
         self.keys = keys
         self.listeners = 0
         self.is_stale = False
         self.render = render
-        self._left_s = time.monotonic()  # when somebody last looked
+        self._left_s = time.monotonic()  # when someone last looked
         self._now: Rendered | None = None
         self._before: Rendered | None = None
         self._changed = asyncio.Event()
-        self._events: dict[bool, bytes] = {}  # made once for all
+        self._events: dict[bool, bytes] = {}  # made once for all viewers
 
     @property
     def now(self) -> Rendered | None:
@@ -58,7 +58,7 @@ class Channel:
         return 0.0 if self.listeners else time.monotonic() - self._left_s
 
     def show(self, rendered: Rendered) -> None:
-        """From now on this is the page."""
+        """Make this the current page."""
         self.is_stale = False
         if self._now is not None and rendered.version == self._now.version:
             return
@@ -77,8 +77,8 @@ class Channel:
             self._left_s = time.monotonic()
 
     async def event(self, version: str, timeout_s: float) -> tuple[str, bytes]:
-        """What somebody has to be told who has this version, and which one they have then; after a while, that the
-        line still stands."""
+        """The update for a viewer with this version, and the resulting version; after the timeout, a keep-alive
+        message."""
         if self._now is None or self._now.version == version:
             try:
                 await asyncio.wait_for(self._changed.wait(), timeout_s)
@@ -92,7 +92,7 @@ class Channel:
 
 
 def _event(now: Rendered, before: Rendered | None) -> bytes:
-    """All of it, or what differs from what they have."""
+    """Everything, or only what differs from the viewer's version."""
     news: dict[str, object] = {"version": now.version}
     if before is None or now.body != before.body:
         news["body"] = now.body
@@ -107,7 +107,7 @@ def _event(now: Rendered, before: Rendered | None) -> bytes:
 def changes(
     before: dict[str, dict[str, object]], now: dict[str, dict[str, object]]
 ) -> tuple[dict[str, object], dict[str, object]]:
-    """Charts to draw anew, and, for those that only have more points, the points."""
+    """Charts to redraw, and the new points of those that only have more points."""
     charts: dict[str, object] = {}
     tails: dict[str, object] = {}
     for key, chart in now.items():
@@ -123,7 +123,7 @@ def changes(
 
 
 def _tail(before: dict, now: dict) -> dict[str, object] | None:  # type: ignore[type-arg]  # JSON
-    """By the number of the series: what comes after the points that are the same. None if that is not all."""
+    """The new points by series number; None if anything else has changed."""
     series = list(zip(before["series"], now["series"], strict=False))
     if len(before["series"]) != len(now["series"]) or _but(before, "series") != _but(now, "series"):
         return None

@@ -18,12 +18,12 @@ from nanopace.run import Ending, Metric
 State = Literal["running", "silent", "finished", "stopped"]
 
 SPARKLINE = 48  # points
-_DOCUMENT_S = 3600.0  # a file that is written at every checkpoint may take its time
+_DOCUMENT_S = 3600.0  # a file that is written at every checkpoint may take a while
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A run in a list of many. It is small, since all of them are kept."""
+    """A run in the list. It is small, because all of them are kept."""
 
     name: str
     ending: Ending | None
@@ -38,7 +38,7 @@ class Listed:
 
 
 class Followed:
-    """Call `look` every second or so, and `read` where there is news."""
+    """Call `look` about every second, and `read` if there is something new."""
 
     def __init__(self, name: str, source: Source, now: float, silent_s: float | None = None) -> None:
         self.name, self.source = name, source
@@ -48,7 +48,7 @@ class Followed:
         self._diagnoses: list[Diagnosis] | None = None  # None: not read yet, or dropped to save memory
         self._mark: object = None
         self._now = now
-        self.written_s = now - source.age_s()  # when it was found: what orders a list must not change every second
+        self.written_s = now - source.age_s()  # fixed when found: the order of a list must not change every second
         self._silence = Silence(silent_s)
         self._usual_s = 0.0, 0.0
 
@@ -59,7 +59,7 @@ class Followed:
 
     @property
     def quiet_s(self) -> float | None:
-        """How long nothing has come, once that is too long."""
+        """How long it has been silent, once that is too long."""
         return self._silence.lasts_s(self._now) if self._silence.told else None
 
     def look(self, now: float) -> bool:
@@ -68,7 +68,7 @@ class Followed:
         return self.is_read and self._silence.check(now, *self._usual_s) is not None
 
     def read(self) -> None:
-        """All of it, again. What cannot be read, but could before, is being written."""
+        """Read everything again. If it cannot be read but could be before, it is probably being written."""
         self._mark = self.source.mark()
         if self.is_read:
             self._silence.line(self._now)
@@ -80,7 +80,7 @@ class Followed:
         except InputError as error:
             self.error = None if self.listed else error
             return
-        except Exception as error:  # one log that nobody foresaw must not take the page of all others with it
+        except Exception as error:  # an unexpected error in one log must not take down the page of all others
             self.error = InputError("{path}: cannot be explained: {reason}", path=self.name, reason=repr(error))
             return
         self.error, self._diagnoses = None, diagnoses
@@ -98,7 +98,7 @@ class Followed:
         return self._diagnoses[number] if self._diagnoses and number < len(self._diagnoses) else None
 
     def drop(self) -> None:
-        """The diagnoses, which take megabytes. They can be read again."""
+        """Drop the diagnoses, which take megabytes. They can be read again."""
         self._diagnoses = None
 
     def state(self, number: int) -> State:

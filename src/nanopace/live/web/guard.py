@@ -1,8 +1,8 @@
-"""Who may ask, and what a browser may do with the answer.
+"""Access control, and what a browser may do with the answer.
 
-A page on this machine can be asked for by any web site that the browser has open, and by a site whose name was made to
-mean this machine. So the Host must be a name of ours, the Origin our own, and beyond loopback a token is needed. There
-is nothing to change: only GET and HEAD are answered.
+Any web site open in the browser can send requests to a server on this machine, and so can a site whose name was made to
+resolve to this machine. So the Host must be one of our names, the Origin our own, and a token is needed beyond
+loopback. There is nothing to change: only GET and HEAD are answered.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HEADERS = {
 
 class Guard:
     def __init__(self, app: ASGIApp, *, host: str, token: str | None) -> None:
-        """`token`: needed by whoever asks; None on loopback."""
+        """`token`: required in every request; None on loopback."""
         self._app, self._token = app, token
         names = (*LOOPBACK, host, socket.gethostname(), socket.getfqdn()) if token is not None else LOOPBACK
         self._names = {name.lower() for name in names}
@@ -62,7 +62,7 @@ class Guard:
         return self._without_token(scope, headers, host)
 
     def _is_ours(self, host: str) -> bool:
-        """With a token, any address of a machine will do: nobody can make a number mean another one."""
+        """With a token, any IP address is accepted: unlike a name, it cannot be made to point elsewhere."""
         try:
             name = (urlsplit(f"//{host}").hostname or "").lower()
             if name in self._names:
@@ -72,7 +72,7 @@ class Guard:
             return False
 
     def _without_token(self, scope: Scope, headers: Headers, host: str) -> PlainTextResponse | RedirectResponse | None:
-        """The token comes with the first address, and from then on as a cookie."""
+        """The token comes with the first URL, and as a cookie from then on."""
         if self._token is None:
             return None
         port = urlsplit(f"//{host}").port or 80

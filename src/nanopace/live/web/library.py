@@ -1,4 +1,4 @@
-"""All runs that are followed: which there are, which to read next, within a budget of time."""
+"""All followed runs: finds them, and decides which to read next within a time budget."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.live.web.followed import Followed
@@ -15,16 +15,16 @@ from nanopace.run import Run
 from nanopace.sources.opening import find_logs
 from nanopace.sources.processes.rank_files import RankFiles, group_rank_files
 
-SHARE = 20.0  # a rest of so many times what a reading and all it led to took: a twentieth of a core, ...
-BUSY_SHARE = 60.0  # ... or a sixtieth, if all cores have something better to do
+SHARE = 20.0  # rest this many times the cost of a reading and its consequences: a twentieth of a core, ...
+BUSY_SHARE = 60.0  # ... or a sixtieth if all cores are busy
 MOST_REST_S = 20.0
-FIND_S = 2.0  # from one search of the directories to the next, at least
-AT_ONCE_S = 0.2  # of reading what was never read, before somebody else has a turn
+FIND_S = 2.0  # minimum between two searches of the directories
+AT_ONCE_S = 0.2  # for first readings, before anything else has a turn
 MOST_HELD = 6  # logs whose diagnoses stay in memory; the list needs none
 
 
 class Key(NamedTuple):
-    """A run: the name of its log, and which of the runs in it."""
+    """A run: the name of its log, and its number in that log."""
 
     log: str
     number: int = 0
@@ -34,33 +34,33 @@ class Key(NamedTuple):
 
 
 class Library:
-    """`look` keeps it up to date; ask it nothing from another thread."""
+    """`look` keeps it up to date; use it from one thread only."""
 
     def __init__(
         self,
         paths: Sequence[str],
-        read: Callable[[str], list[Run]],
+        read: Callable[[str | BinaryIO], list[Run]],
         *,
         silent_s: float | None = None,
         pipe: Source | None = None,
         now: Callable[[], float] = time.monotonic,
         spent: Callable[[], float] = time.process_time,
     ) -> None:
-        """`spent`: the processor's time of this process, with that of rendering and sending."""
+        """`spent`: CPU time of this process, including rendering and sending."""
         self._read, self._silent_s, self._now, self._spent = read, silent_s, now, spent
-        self._paths = list(paths)  # some may not be there yet
+        self._paths = list(paths)  # some may not exist yet
         self._logs: dict[str, Followed] = {}
         self._followed: set[str] = set()  # paths
-        self._held: list[str] = []  # the last one asked for is last
+        self._held: list[str] = []  # the most recently requested one is last
         self._find_s = self._read_s = -math.inf
-        self._spent_s = 0.0  # when something was last read again
-        self.wanted: frozenset[str] = frozenset()  # names of logs that somebody looks at: they come first
-        self.is_watched = True  # by anybody: else nothing is read a second time
+        self._spent_s = 0.0  # CPU time when something was last read again
+        self.wanted: frozenset[str] = frozenset()  # names of logs that someone is looking at: they come first
+        self.is_watched = True  # by anyone: else nothing is read a second time
         if pipe is not None:
             self._follow("stdin", pipe)
 
     def look(self) -> set[str]:
-        """Read what is due. The names of logs that have changed."""
+        """Read what is due, and return the names of logs that have changed."""
         now = self._now()
         changed = {name for name, log in self._logs.items() if log.look(now)}
         if now >= self._find_s:
@@ -81,13 +81,13 @@ class Library:
         return changed
 
     def _rest_s(self) -> float:
-        """How long nothing may be read again, by what the last time has cost until now."""
+        """How long to wait before reading again, based on what the last time has cost so far."""
         share = BUSY_SHARE if cores_are_busy() else SHARE
         return min(MOST_REST_S, share * (self._spent() - self._spent_s))
 
     @property
     def keys(self) -> list[Key]:
-        """All runs, the newest first."""
+        """All runs, newest first."""
         return [
             Key(log.name, number)
             for log in self._newest(self._logs.values())
@@ -100,11 +100,11 @@ class Library:
 
     @property
     def waiting(self) -> list[Followed]:
-        """Logs without a row so far."""
+        """Logs without any row yet."""
         return [log for log in self._logs.values() if not log.listed]
 
     def find(self, text: str) -> Key | None:
-        """What an address means: no name from outside is ever opened, only looked up here."""
+        """Look up a name from a URL: names from outside are never opened, only looked up here."""
         name, _, number = text.rpartition("@")
         for key in (Key(text), Key(name, int(number) - 1) if number.isdecimal() and len(number) < 6 else Key(text)):
             if key.log in self._logs and 0 <= key.number < len(self._logs[key.log].listed):
@@ -115,28 +115,28 @@ class Library:
         return self._logs[key.log]
 
     def run(self, key: Key) -> Diagnosis | None:
-        """It stays in memory for a while."""
+        """The run's diagnosis, which stays in memory for a while."""
         found = self._logs[key.log].run(key.number)
         self._hold(key.log)
         return found
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def _follow_file(self, path: str, root: str) -> None:
-        """Its name is what tells it from the others: from where its root is, if there are several."""
+    def _follow_file(self, path: str, root: str, *, rotates: bool = False) -> None:
+        """Follow a file. Its name is relative to its root, or the full path if that name is taken."""
         if path in self._followed:
             return
         self._followed.add(path)
         name = os.path.relpath(path, root or ".")
         if name in self._logs:
             name = path
-        self._follow(name, FileSource(path, self._read))
+        self._follow(name, FileSource(path, self._read, rotates=rotates))
 
     def _follow(self, name: str, source: Source) -> None:
         self._logs[name] = Followed(name, source, self._now(), self._silent_s)
 
     def _find(self, now: float) -> set[str]:
-        """Logs that are new. One that is gone stays: a rotation has a moment without a file."""
+        """Find new logs. A log that disappears is kept: during a rotation, there is no file for a moment."""
         began_s = time.thread_time()
         before = set(self._logs)
         for path in self._paths:
@@ -144,7 +144,7 @@ class Library:
                 for found in group_rank_files(find_logs(path)):
                     self._follow_file(str(found.source if isinstance(found, RankFiles) else found), path)
             elif os.path.exists(path):
-                self._follow_file(path, os.path.dirname(path))
+                self._follow_file(path, os.path.dirname(path), rotates=True)
         self._find_s = now + max(FIND_S, SHARE * (time.thread_time() - began_s))
         return set(self._logs) - before
 
@@ -153,7 +153,7 @@ class Library:
         self._hold(log.name)
 
     def _hold(self, name: str) -> None:
-        """Only the last few, and whatever somebody looks at."""
+        """Keep only the last few diagnoses, and those that someone is looking at."""
         self._held = [*(each for each in self._held if each != name), name]
         spare = [each for each in self._held if each not in self.wanted]
         for each in spare[:-MOST_HELD]:
@@ -165,7 +165,7 @@ class Library:
 
 
 def cores_are_busy() -> bool:
-    """Whether a core for the page is one that a training would have used."""
+    """Whether the page would take a core that a training could use."""
     try:
         return os.getloadavg()[0] > (os.cpu_count() or 1) - 1
     except (OSError, AttributeError):  # Windows

@@ -19,14 +19,14 @@ _WIDTH, _HEIGHT = 120.0, 28.0  # of a sparkline
 
 
 class Pages:
-    """Asked by one thread only, as the library is."""
+    """Used by one thread only, like the library."""
 
     def __init__(self, library: Library, price: Price | None = None) -> None:
         self._library, self._price = library, price
         self._alerts = Alerts()
 
     def page(self, keys: tuple[Key, ...], words: Words) -> Page:
-        """No key means the list, or the only run there is."""
+        """The page for these runs; without keys, the list or the only run."""
         if not keys and self._library.is_one_log and self._library.keys:
             keys = (self._library.keys[0],)
         runs = [self._library.run(key) for key in keys]
@@ -35,7 +35,7 @@ class Pages:
         if not keys or len(known) < len(runs):
             page = self._list(words)
         elif len(known) == 1:
-            page = explained(known, words)
+            page = explained(known, words, live=True)
             log = self._library.log(keys[0])
             head["run"] = run_bar(known[0], log, keys[0].number, self._alerts.of(keys[0], known[0]), self._price, words)
         else:
@@ -95,7 +95,7 @@ def sparkline(losses: Sequence[float]) -> str | None:
 
 
 def _compared(runs: Sequence[Diagnosis], words: Words) -> Page:
-    """All against the first, as `nanopace compare` has it."""
+    """Compare all runs with the first, like `nanopace compare`."""
     return overlaid([compare(runs[0], other) for other in runs[1:]], words)
 
 

@@ -1,4 +1,4 @@
-"""The server, from its first word to Ctrl-C."""
+"""The server, from start to Ctrl-C."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nanopace.live.web.pages import Pages
 from nanopace.views.price import Price
 from nanopace.wording.catalog import Words
 
-PORT = 8765  # the same every time, so that an open page finds its server again; another one if it is taken
+PORT = 8765  # always the same, so that an open page finds its server again; another one if it is taken
 POLITE = 19  # niceness: a training on the same cores comes first
 
 
@@ -32,7 +32,8 @@ def serve(
     price: Price | None = None,
     ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Until Ctrl-C. `host`: where others may ask, with a token; else this machine alone. `ready` hears the address."""
+    """Serve until Ctrl-C. `host`: where others may connect, with a token; by default, only this machine. `ready` is
+    called with the address."""
     token = None if host is None else secrets.token_urlsafe(16)
     site = Site(library, Pages(library, price), words.lang)
     config = uvicorn.Config(
@@ -54,7 +55,7 @@ def serve(
 
 
 def listen(host: str | None, port: int | None) -> socket.socket:
-    """Where pages will be asked for. Whatever is wrong with it is said before anything else happens."""
+    """Open the socket for the pages. Any error is reported before anything else happens."""
     host = host or LOOPBACK[1]
     try:
         family, *_, place = socket.getaddrinfo(host, PORT if port is None else port, type=socket.SOCK_STREAM)[0]
@@ -84,7 +85,7 @@ def listen(host: str | None, port: int | None) -> socket.socket:
 
 def _address(listening: socket.socket, host: str | None, token: str | None) -> str:
     name = host or LOOPBACK[1]
-    if name in ("0.0.0.0", "::"):  # what is printed has to be an address that can be opened
+    if name in ("0.0.0.0", "::"):  # the printed address must be one that can be opened
         name = socket.gethostname()
     name = f"[{name}]" if ":" in name else name
     rest = f"?token={token}" if token is not None else ""

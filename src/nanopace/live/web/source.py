@@ -1,4 +1,4 @@
-"""Where a run comes from: a log that is read again when it has changed, or a pipe that somebody else reads."""
+"""Where a run comes from: a log that is read again when it changes, or a pipe that is read elsewhere."""
 
 from __future__ import annotations
 
@@ -6,37 +6,42 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.live.document import document_format
+from nanopace.live.web.rotation import Parts
 from nanopace.run import Run
 
-_MOST_FILES = 1000  # of a run whose ranks each write their own
+_MOST_FILES = 1000  # of a run with one file per rank
 
 
 class Source(Protocol):
     @property
     def is_document(self) -> bool:
-        """Whether it is written now and then, and not line by line."""
+        """Whether it is written occasionally rather than line by line."""
 
     def mark(self) -> object:
-        """Something that differs once there is more to read; None where nothing is there."""
+        """A value that changes once there is more to read; None if nothing is there."""
 
     def age_s(self) -> float:
-        """How long ago it was written, by its file."""
+        """How long ago the file was written."""
 
     def diagnoses(self) -> list[Diagnosis]:
-        """All its runs. An InputError says why there is none."""
+        """Diagnose all its runs. Raises an InputError if there is none."""
 
 
 class FileSource:
-    """A log file, or a directory with a file for each rank. Reading all of it again is quick: 864,000 rows take
-    0.3 s, and what comes out is what `explain` says, through rotation, truncation and rewriting."""
+    """A log file, or a directory with one file per rank. Reading all of it again is fast (864,000 rows take 0.3 s) and
+    gives the same result as `explain`, through truncation and rewriting. If it `rotates`, the older parts belong to it;
+    in a watched directory they are logs of their own."""
 
-    def __init__(self, path: str, read: Callable[[str], list[Run]]) -> None:
+    def __init__(self, path: str, read: Callable[[str | BinaryIO], list[Run]], *, rotates: bool = False) -> None:
         self._path, self._read = path, read
+        # Windows lets nobody rename a file that is open. A ledger is set aside by its trainer, for a new run.
+        can_rotate = os.name != "nt" and not self.is_document and not path.endswith(".jsonl")
+        self._parts = Parts(path) if rotates and can_rotate else None
 
     @property
     def is_document(self) -> bool:
@@ -59,7 +64,7 @@ class FileSource:
         return max(0.0, time.time() - max(written))
 
     def diagnoses(self) -> list[Diagnosis]:
-        return [diagnose(run) for run in self._read(self._path)]
+        return [diagnose(run) for run in self._read(self._path if self._parts is None else self._parts.log())]
 
     def _files(self) -> list[str]:
         found = [os.path.join(folder, name) for folder, _, names in os.walk(self._path) for name in names]
@@ -67,7 +72,7 @@ class FileSource:
 
 
 class PipeSource:
-    """What comes through standard input: whoever passes it on diagnoses it, too."""
+    """Standard input, which is read and diagnosed by the code that passes it on."""
 
     is_document = False
 

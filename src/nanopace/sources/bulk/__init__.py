@@ -1,4 +1,4 @@
-"""Logs of many megabytes: the usual lines are read together by numpy, and rows that are alike become one.
+"""Reads logs of many megabytes: numpy parses the usual lines together, and similar rows are folded into one.
 
-Each module does quickly what another does line by line: `formats/` has the same names, `numpy_fold.py` is `fold.py`.
+Each module is the fast version of another: those in `formats/` with the same names, and `numpy_fold.py` of `fold.py`.
 """

@@ -1,4 +1,4 @@
-"""Our own ledger where it is of many megabytes: the usual step without a decoder of JSON."""
+"""Reads our ledger when it has many megabytes: usual steps need no JSON decoder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STEP = re.compile(
 
 
 def feed_bulk_ledger(reader: LineReader, chunks: Iterable[bytes]) -> None:
-    """All lines of a ledger, in their order, to the reader: steps that are alike as one row."""
+    """Feed all lines of a ledger to the reader, in order, with similar steps folded into one row."""
     assert isinstance(reader, LedgerReader)
     ledger = reader
 

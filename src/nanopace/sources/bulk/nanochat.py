@@ -1,4 +1,4 @@
-"""nanochat's logs where they are of many megabytes: the usual step, as its programs print it and nothing around it."""
+"""Reads nanochat logs of many megabytes: usual step lines, exactly as its programs print them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STEP = re.compile(
 
 
 def feed_bulk_nanochat(reader: LineReader, chunks: Iterable[bytes]) -> None:
-    """All lines of a log, in their order, to the reader: steps that are alike as one row."""
+    """Feed all lines of a log to the reader, in order, with similar steps folded into one row."""
     assert isinstance(reader, NanochatReader)
     chat = reader
 

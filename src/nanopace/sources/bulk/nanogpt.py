@@ -1,8 +1,8 @@
-"""Logs of many megabytes: numpy reads the usual lines, and what is alike is folded into one.
+"""Reads nanoGPT logs of many megabytes: numpy parses the usual lines, and similar ones are folded into one.
 
-nanogpt_lines.py reads, numpy_fold.py folds as fold.py does without numpy. What is folded how is decided
-here: rows among few evaluations with their neighbours, rows among many with their like, and the first rows of a log not
-at all. Every line that is not read here goes through the plain reader, in its place.
+nanogpt_lines.py parses; numpy_fold.py folds, as fold.py does without numpy. This module decides what to fold: rows with
+few evaluations between them are folded with their neighbours, rows with many evaluations with similar rows, and the
+first rows of a log not at all. All other lines go through the plain reader, in order.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from nanopace.sources.text import clean, whole_lines
 if TYPE_CHECKING:
     from nanopace.sources.build import LineReader
 
-HEAD = 500  # rows at the beginning of a run that are not folded: the smoothing of the mfu is undone from row to row
-LEAST_STRETCH, LONGEST_STRETCH = 4096, 16384  # rows that are folded with their like: the more, the longer the log is
-ROWS_PER_EVALUATION = 8  # a stretch ends early where it holds more evaluations than one in so many rows
+HEAD = 500  # rows at the start of a run that are not folded: undoing the smoothing of the mfu needs each row
+LEAST_STRETCH, LONGEST_STRETCH = 4096, 16384  # rows to fold with similar ones: longer for longer logs
+ROWS_PER_EVALUATION = 8  # a stretch ends early if it has more evaluations than one per this many rows
 FEWEST_EVALUATIONS = 16  # with fewer, rows are folded with their neighbours
 
 _ROW, _EVALUATION, _SAVE = 1, 2, 3  # kinds of lines; 0 is any other
 
 
 class _Lines(NamedTuple):
-    """What the lines of a block are."""
+    """The lines of a block, by kind."""
 
     text: Text
     kind: Ints
@@ -51,10 +51,10 @@ class _Lines(NamedTuple):
 
 
 def feed_bulk(reader: LineReader, chunks: Iterable[bytes]) -> None:
-    """All lines of a log, in their order, to the reader: rows that are alike as one."""
+    """Feed all lines of a log to the reader, in order, with similar rows folded into one."""
     assert isinstance(reader, NanogptReader)
     left = HEAD
-    single = True  # the next row follows a line that is no row
+    single = True  # the next row follows a line that is not a row
     rows_read = lines_read = 0
     for block, ended in whole_lines(chunks):
         reader.line = lines_read
@@ -80,17 +80,17 @@ def _read(text: Text, *, without_mfu: bool) -> _Lines:
     kind[rows.line], kind[evaluations.line] = _ROW, _EVALUATION
     rows = _without_duplicates(rows)
     saving = saving[saving > 0]
-    kind[saving[kind[saving - 1] == _EVALUATION]] = _SAVE  # one that follows anything else is for the plain reader
+    kind[saving[kind[saving - 1] == _EVALUATION]] = _SAVE  # after any other line, it is left to the plain reader
     followed = np.searchsorted(rows.line, evaluations.line)
     if len(evaluations.line) and followed[-1] == len(rows.line):
-        kept = followed < len(rows.line)  # the others wait for a row of the next block
+        kept = followed < len(rows.line)  # the others wait for a row in the next block
         kind[evaluations.line[~kept]] = 0
         evaluations, followed = evaluations.part(kept), followed[kept]
     return _Lines(text, kind, rows, evaluations, followed, kind[evaluations.line + 1] == _SAVE)
 
 
 def _without_duplicates(rows: RowBlock) -> RowBlock:
-    """A row that is printed twice in a row counts once."""
+    """If a row is printed twice in succession, keep one."""
     again = np.flatnonzero(np.diff(rows.iteration) == 0) + 1
     if not len(again):
         return rows
@@ -103,7 +103,7 @@ def _without_duplicates(rows: RowBlock) -> RowBlock:
 
 
 def _head(rows: RowBlock, left: int) -> tuple[Flags, int]:
-    """Which rows are at the beginning of a run, or of a process that goes back; and how many are left of the last."""
+    """Which rows are at the start of a run, or of a process that went back, and how many more will be."""
     head = np.zeros(len(rows.line), np.bool_)
     head[:left] = True
     left -= len(head)
@@ -114,7 +114,7 @@ def _head(rows: RowBlock, left: int) -> tuple[Flags, int]:
 
 
 def _feed(reader: NanogptReader, lines: _Lines, head: Flags, single: bool, *, longest: int) -> None:
-    """Stretches with many evaluations first become mixtures; what is left are neighbours, and lines to be read."""
+    """Fold stretches with many evaluations into mixtures. Fold the rest with neighbours, or read it line by line."""
     rows = lines.rows
     taken = np.zeros(len(rows.line), np.bool_)
     taken_lines = lines.kind == _ROW
@@ -163,7 +163,7 @@ def _feed_line(reader: NanogptReader, text: Text, line: int) -> None:
 
 
 def _stretches(lines: _Lines, head: Flags, longest: int) -> Iterator[tuple[int, int]]:
-    """From which row to which: parts of the block that hold enough evaluations, and nothing but what is usual."""
+    """The range of rows of each part of the block with enough evaluations and only usual lines."""
     rows = lines.rows
     if len(lines.evaluations.line) < FEWEST_EVALUATIONS:
         return
@@ -184,7 +184,7 @@ def _stretches(lines: _Lines, head: Flags, longest: int) -> Iterator[tuple[int, 
 
 
 def _breaks(lines: _Lines, head: Flags) -> Flags:
-    """Rows that no stretch holds: at the beginning, behind another line, going back, or with odd evaluations."""
+    """Rows that belong to no stretch: at the start, after another line, going back, or with odd evaluations."""
     rows, evaluations, row = lines.rows, lines.evaluations, lines.row
     breaks = head.copy()
     others = np.cumsum(lines.kind == 0)[rows.line]
@@ -192,7 +192,7 @@ def _breaks(lines: _Lines, head: Flags) -> Flags:
     odd = np.diff(evaluations.iteration, prepend=-1) <= 0
     odd |= (evaluations.iteration <= rows.iteration[row - 1]) | (evaluations.iteration > rows.iteration[row])
     breaks[row[odd]] = True
-    breaks[0] = True  # it may follow on anything
+    breaks[0] = True  # it may follow anything
     return breaks
 
 

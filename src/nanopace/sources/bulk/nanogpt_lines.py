@@ -1,13 +1,13 @@
-"""The usual lines of a nanoGPT log, read by numpy, a megabyte at a time.
+"""Parses the usual lines of a nanoGPT log with numpy, a megabyte at a time.
 
-Nearly every line of a long log is exactly one of
+Nearly every line of a long log is exactly one of these:
 
     iter 1234: loss 3.1416, time 169.24ms, mfu 12.06%
     step 1234: train loss 3.1416, val loss 3.2416
     saving checkpoint to out
 
-Such lines are found and read here, eight bytes at a time: a number and its line's fixed text are each within reach of
-one 64-bit word. Whatever differs by a single character is not read; it is for the plain reader.
+They are parsed eight bytes at a time: each number and each fixed text of the line fits in a 64-bit word. A line that
+differs by a single character is left to the plain reader.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ PAD = b" " * 8  # so that a word can be read around any byte of the block
 _SHORTEST_EVALUATION = len("step 0: train loss 0.0000, val loss 0.0000")
 _SAVING = b"saving checkpoint to "
 
-# By the length of a number: which bytes of the word that ends with it are its own, and zeros for the others.
+# By the length of a number: a mask for its bytes in the word that ends with it, and zeros for the other bytes.
 _KEEP = np.array([(1 << 64) - (1 << 64 - 8 * length) for length in range(9)], np.uint64)
 _FILL = ~_KEEP & np.uint64(0x3030303030303030)
 
 
 class RowBlock(NamedTuple):
-    """Rows, by column; mfu is nan where none is printed."""
+    """Rows as columns; mfu is nan if none is printed."""
 
     line: Ints  # which line of the block
     iteration: Ints
@@ -43,12 +43,12 @@ class RowBlock(NamedTuple):
     mfu: Floats
 
     def part(self, chosen: Flags | slice) -> RowBlock:
-        """Some of them."""
+        """Select some of the rows."""
         return RowBlock(self.line[chosen], self.iteration[chosen], self.ms[chosen], self.loss[chosen], self.mfu[chosen])
 
 
 class EvaluationBlock(NamedTuple):
-    """Evaluations, by column."""
+    """Evaluations as columns."""
 
     line: Ints
     iteration: Ints
@@ -56,16 +56,16 @@ class EvaluationBlock(NamedTuple):
     val: Floats
 
     def part(self, chosen: Flags | slice) -> EvaluationBlock:
-        """Some of them."""
+        """Select some of the evaluations."""
         return EvaluationBlock(self.line[chosen], self.iteration[chosen], self.train[chosen], self.val[chosen])
 
 
 class Text:
-    """A block of whole lines: where they begin and end, and their colons and commas."""
+    """A block of complete lines: where they begin and end, and their colons and commas."""
 
     def __init__(self, block: bytes) -> None:
         self.data: Bytes = np.frombuffer(PAD + block + PAD, np.uint8)
-        # The eight bytes from each place on, as one number; the first is the lowest.
+        # The eight bytes from each position on, as one number; the first byte is the lowest.
         self.words: Words = np.ndarray((len(self.data) - 7,), np.dtype("<u8"), self.data, strides=(1,))
         self.ends: Ints = np.flatnonzero(self.data == ord("\n"))
         self.starts: Ints = np.empty_like(self.ends)
@@ -82,21 +82,21 @@ class Text:
         return len(self.ends)
 
     def colon(self, line: Ints) -> Ints:
-        """The first colon of lines that have one."""
+        """The position of the first colon of each line (it must have one)."""
         return self._colons[self._colon[line]]
 
     def comma(self, line: Ints, number: int = 0) -> Ints:
-        """A comma of lines that have it."""
+        """The position of a comma of each line (it must have one)."""
         return self._commas[self._comma[line] + number]
 
     def follows(self, at: Ints, text: bytes) -> Flags:
-        """Whether the text, of at most eight bytes, stands at these places."""
+        """Whether the text, at most eight bytes, occurs at these positions."""
         mask = np.uint64((1 << 8 * len(text)) - 1)
         found: Flags = (self.words[at] & mask) == np.uint64(int.from_bytes(text, "little"))
         return found
 
     def whole(self, start: Ints, end: Ints) -> tuple[Ints, Flags]:
-        """Whole numbers of up to twelve digits; False where there is none."""
+        """Integers of up to twelve digits; False if there is none."""
         word, length = self._digits(start, end)
         value, good = _number(word)
         long = np.flatnonzero(length > 8)
@@ -108,7 +108,7 @@ class Text:
         return value, good & (length >= 1) & (length <= 12)
 
     def decimal(self, start: Ints, end: Ints, decimals: int) -> tuple[Floats, Flags]:
-        """Numbers with a fixed count of decimals: their point becomes a zero, which is taken out again."""
+        """Numbers with a fixed number of decimals: the point is replaced with a zero, which is removed afterwards."""
         word, length = self._digits(start, end)
         at = np.uint64(8 * (7 - decimals))
         point = (word >> at) & np.uint64(0xFF) == np.uint64(ord("."))
@@ -118,13 +118,13 @@ class Text:
         return (value - whole * (9 * scale)) / scale, good & point & (length >= decimals + 2) & (length <= 8)
 
     def _digits(self, start: Ints, end: Ints) -> tuple[Words, Ints]:
-        """The up to eight characters of a number, with zeros in front; and how many they are."""
+        """The characters of a number (up to eight), with leading zeros, and how many there are."""
         length = end - start
         return (self.words[end - 8] & _KEEP.take(length, mode="clip")) | _FILL.take(length, mode="clip"), length
 
 
 def _number(word: Words) -> tuple[Ints, Flags]:
-    """Eight digits as a number, in three multiplications; False where one of them is no digit."""
+    """Eight digits as a number, in three multiplications; False if any is not a digit."""
     high, threes = np.uint64(0xF0F0F0F0F0F0F0F0), np.uint64(0x3030303030303030)
     good = ((word & high) == threes) & (((word + np.uint64(0x0606060606060606)) & high) == threes)
     value = word & np.uint64(0x0F0F0F0F0F0F0F0F)
@@ -138,7 +138,7 @@ def _number(word: Words) -> tuple[Ints, Flags]:
 
 
 def read_rows(text: Text, *, without_mfu: bool) -> RowBlock:
-    """The lines that are a row and nothing else. Where no row has an mfu so far, those without one count too."""
+    """The lines that are exactly a row. If no row has had an mfu so far, rows without one count, too."""
     ending = text.data[text.ends - 1]
     found = _rows_with_mfu(text, np.flatnonzero((text.n_colons == 1) & (text.n_commas == 2) & (ending == ord("%"))))
     if without_mfu and not len(found.line):
@@ -176,7 +176,7 @@ def _rows(text: Text, line: Ints, time_end: Ints, mfu: Floats, good: Flags) -> R
 
 
 def read_evaluations(text: Text) -> EvaluationBlock:
-    """The lines that are an evaluation and nothing else."""
+    """The lines that are exactly an evaluation."""
     line = np.flatnonzero((text.n_colons == 1) & (text.n_commas == 1) & (text.data[text.starts] == ord("s")))
     line = line[text.ends[line] - text.starts[line] >= _SHORTEST_EVALUATION]
     start, colon, comma, end = text.starts[line], text.colon(line), text.comma(line), text.ends[line]
@@ -195,7 +195,7 @@ def read_evaluations(text: Text) -> EvaluationBlock:
 
 
 def read_saves(text: Text) -> Ints:
-    """The lines that say where a checkpoint goes. One with a colon or a comma may hold a row too, and is left out."""
+    """The lines that say where a checkpoint goes, except those with a colon or comma: they may also hold a row."""
     line = np.flatnonzero((text.n_colons == 0) & (text.n_commas == 0) & (text.data[text.starts] == ord("s")))
     line = line[text.ends[line] - text.starts[line] > len(_SAVING)]
     start = text.starts[line]

@@ -1,4 +1,4 @@
-"""The folding of fold.py for columns of numpy, a hundred times as fast; and that of mixtures."""
+"""Folds rows as fold.py does, with numpy columns and a hundred times as fast; also folds mixtures."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from nanopace.run import Checkpoint, Evaluation, Row
 from nanopace.sources.bulk.nanogpt_lines import EvaluationBlock, Flags, Floats, Ints, RowBlock
 from nanopace.sources.fold import LARGEST_GROUP, SLOW, Mixture
 
-FEWEST_ALIKE = 8  # of a mixture: fewer of a kind stay single
-A_CHANGE = 5  # plain rows one after the other that are slow, or fast, are no stalls: the step time has changed
+FEWEST_ALIKE = 8  # in a mixture, fewer rows of a kind stay single
+A_CHANGE = 5  # this many consecutive slow (or fast) plain rows are not stalls: the step time has changed
 
 # --- neighbours ------------------------------------------------------------------------------------------------------
 
 
 def fold_block(rows: RowBlock, first_single: Flags) -> Iterator[tuple[int, Row]]:
-    """The rows with those that are alike as one, each with its line. `first_single`: follows a line that is no row."""
+    """Fold similar rows. Yields each with its line number. `first_single`: the row follows a line that is not a row."""
     if not len(rows.line):
         return
     starts = _block_starts(rows, first_single)
@@ -47,7 +47,7 @@ def fold_block(rows: RowBlock, first_single: Flags) -> Iterator[tuple[int, Row]]
 
 
 def _block_starts(rows: RowBlock, first_single: Flags) -> Flags:
-    """Where a stretch of evenly spaced rows begins, or a part of one that is large enough."""
+    """Where a stretch of evenly spaced rows begins, or a large enough part of one."""
     starts = first_single.copy()
     starts[0] = True
     second = np.zeros_like(starts)
@@ -65,7 +65,7 @@ def _block_starts(rows: RowBlock, first_single: Flags) -> Flags:
 
 
 def _upper_medians(values: Floats, begin: Ints) -> Floats:
-    """The upper median of each block of values; `begin` is where they begin."""
+    """The upper median of each block of values; `begin` is where the blocks begin."""
     count = np.diff(begin, append=len(values))
     medians = values[begin]
     several = np.flatnonzero(count > 1)
@@ -82,7 +82,7 @@ def _upper_medians(values: Floats, begin: Ints) -> Floats:
 
 
 class Stretch(NamedTuple):
-    """A part of a log in which iterations rise, and that has evaluations among its rows."""
+    """A part of a log with rising iterations and evaluations between the rows."""
 
     rows: RowBlock
     evaluations: EvaluationBlock
@@ -91,7 +91,7 @@ class Stretch(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Rows that are alike, and the evaluations inside them, by index."""
+    """Similar rows, and the evaluations inside them, as indices."""
 
     rows: Ints
     evaluations: Ints
@@ -99,9 +99,9 @@ class _Part(NamedTuple):
 
 
 def fold_stretch(stretch: Stretch) -> Mixture | None:
-    """Like with like. Iterations rise, and an evaluation of a row's iteration is inside that row.
+    """Fold similar rows. Iterations rise, and an evaluation with a row's iteration is inside that row.
 
-    None where the step time changes for good: one group cannot stand for both, and neighbours show where it happened.
+    None if the step time changes for good: one group cannot represent both, and neighbours show where it happened.
     """
     rows, evaluations = stretch.rows, stretch.evaluations
     inside = rows.iteration[stretch.row] == evaluations.iteration
@@ -143,7 +143,7 @@ def _changes(ms: Floats) -> bool:
 
 
 def _upper_median(values: Floats) -> float:
-    """As `medians.upper_median`, for an array: sorting it as a list would take ten times as long."""
+    """Like `medians.upper_median`, for an array: sorting it as a list would take ten times as long."""
     middle = len(values) // 2
     return float(np.partition(values, middle)[middle])
 
@@ -190,7 +190,7 @@ def _evaluation(evaluations: EvaluationBlock, part: Ints, row: int | None) -> Ev
 
 
 def _checkpoint(evaluation: Evaluation) -> Checkpoint:
-    """Of an evaluation, or evaluations, that saved; its path is dropped."""
+    """The checkpoint of one or several evaluations that saved; its path is dropped."""
     return Checkpoint(
         evaluation.iteration,
         row=evaluation.row,

@@ -1,8 +1,8 @@
-"""Long logs in which almost every line is a row: the usual ones are read together, and folded.
+"""Reads long logs in which almost every line is a row: usual rows are parsed together and folded.
 
-A format's usual row is matched by one expression on the bytes as they are, and rows in a row whose times are alike
-become one (numpy_fold.py). Every other line goes through the plain reader, in its place; so do rows that do not rise.
-nanoGPT's rows, which hold evaluations, have a reader of their own (nanogpt.py).
+One expression matches a format's usual row in the raw bytes, and consecutive rows with similar times become one
+(numpy_fold.py). All other lines go through the plain reader, in order; so do rows whose iterations do not rise.
+nanoGPT's rows, which contain evaluations, have a separate reader (nanogpt.py).
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from nanopace.sources.bulk.nanogpt_lines import Floats, RowBlock
 from nanopace.sources.bulk.numpy_fold import fold_block
 from nanopace.sources.text import lines, whole_lines
 
-FEWEST = 8  # rows in a row: fewer are not worth their arrays
+FEWEST = 8  # consecutive rows: fewer are not worth an array
 
 Matches = list[re.Match[bytes]]
 
 
 class UsualReader(LineReader, Protocol):
-    """A plain reader that also takes many rows at once."""
+    """A plain reader that can also take many rows at once."""
 
     @property
     def expects_more(self) -> bool:
-        """Whether the reader needs the next row's whole line, not only its figures."""
+        """Whether the reader needs the complete line of the next row, not just its figures."""
 
 
 def feed_usual(
     reader: UsualReader, chunks: Iterable[bytes], usual: re.Pattern[bytes], take: Callable[[Matches], bool]
 ) -> None:
-    """All lines, in their order. `take` gets the usual ones, and returns whether it took them."""
+    """Read all lines in order. `take` is called with the usual ones, and returns whether it took them."""
     found: Matches = []
     for block, ended in whole_lines(chunks):
         parts = block.split(b"\n")
-        last = parts.pop()  # what follows the last line end: nothing, or a line that was cut
+        last = parts.pop()  # after the last line end: nothing, or an incomplete line
         for line in parts:
             row = usual.fullmatch(line)
             if row is not None and not reader.expects_more:
@@ -60,14 +60,14 @@ def column(texts: Iterable[bytes]) -> Floats:
 
 
 def folded(iteration: Floats, ms: Floats, loss: Floats, mfu: Floats | None = None) -> Iterator[Row] | None:
-    """The rows, those that are alike as one; None where they do not rise."""
+    """The rows, with similar ones folded into one; None if the iterations do not rise."""
     if not (np.diff(iteration) > 0).all():
         return None
     count = len(iteration)
     nothing = np.full(count, np.nan)
     rows = RowBlock(np.arange(count), iteration.astype(np.int64), ms, loss, nothing if mfu is None else mfu)
     first_single = np.zeros(count, np.bool_)
-    first_single[0] = True  # it may follow on anything
+    first_single[0] = True  # it may follow anything
     return (row for _, row in fold_block(rows, first_single))
 
 

@@ -1,4 +1,4 @@
-"""Lines that a terminal broke: the pieces are put together again."""
+"""Joins lines that a terminal has wrapped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 class BrokenLine:
-    """The beginning of a line that no reader understood yet, and the pieces behind it."""
+    """The beginning of a line that is not understood yet, and the pieces after it."""
 
     __slots__ = ("_longest", "_most_pieces", "_opens", "_pieces", "text")
 
@@ -15,14 +15,14 @@ class BrokenLine:
         self._most_pieces = most_pieces
         self._longest = longest
         self._pieces = 0
-        self.text = ""  # so far; empty where no line is open
+        self.text = ""  # so far; empty if no line is open
 
     def joined(self, line: str) -> str:
-        """What is open, with this piece; empty where nothing is."""
+        """The open line joined with this piece; empty if none is open."""
         return self.text + line if self.text else ""
 
     def add(self, line: str) -> None:
-        """It makes no sense yet, neither alone nor joined."""
+        """Keep a piece that makes no sense yet, neither alone nor joined."""
         if self._opens.search(line):
             self.text, self._pieces = line, 1
         else:

@@ -1,7 +1,7 @@
-"""Our own ledger as a Run: the one source in which nothing has to be inferred.
+"""Reads our ledger as a Run: the one source in which nothing has to be inferred.
 
-The trainer stops its clock for evaluations and checkpoints and says what each of them cost, so the rows are steps and
-nothing else, and the wall clock is measured, not added up.
+The trainer stops its clock for evaluations and checkpoints and records what each of them cost. So rows contain only
+steps, and the wall clock is measured, not a sum.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from nanopace.sources.gpu_samples import GpuSamples
 from nanopace.sources.printed_numbers import nan_as_inf
 from nanopace.sources.processes.rank_lags import RankLags
 
-SHORTEST_MS = 1e-6  # of a step: below that the clock stood still
+SHORTEST_MS = 1e-6  # of a step: with less, the clock did not advance
 _PHASES: frozenset[str] = frozenset(get_args(Phase))
 _METRICS: frozenset[str] = frozenset(get_args(Metric))
 _ENDINGS: frozenset[str] = frozenset(get_args(Ending))
 _STALLS: frozenset[str] = frozenset(get_args(StallReason))
 _PLACES: frozenset[str] = frozenset(get_args(MemoryPlace))
-_WATCHED = (1, 2)  # since this version a trainer says which losses stand out
+_WATCHED = (1, 2)  # since this version, a trainer reports loss spikes
 _RUN_FACTS = (
     *("parameters", "flops_per_token", "tokens_per_iteration", "gpu", "gpu_memory_gb", "gpu_count"),
     *("measured_tflops", "corpus", "tokenizer"),
@@ -51,23 +51,23 @@ _RUN_FACTS = (
 
 
 class LedgerReader:
-    """Feeds the events of a ledger to a builder."""
+    """Passes the events of a ledger to a builder."""
 
     def __init__(self, builder: RunBuilder, _width: int = 0) -> None:
         self._builder = builder
         self._events = EventReader()
-        self._introduced = False  # the event before this one was a run event
-        self._clock_ms = 0.0  # of the process that writes now
+        self._introduced = False  # the previous event was a run event
+        self._clock_ms = 0.0  # of the current process
         self._process_counts = False  # it did a step of the run, or resumed it
         self._tokens_known = False
-        self._measured = False  # the process before this one knew its card's real peak
+        self._measured = False  # the previous process knew its card's measured peak
         self._gpu = GpuSamples()
         self._readings = GpuReadings()
         self._ranks = RankLags()
-        self._samples_pending = False  # the builder does not have those of the last process that counted
+        self._samples_pending = False  # the builder does not have the samples of the last process that counted
         self._world_size: int | None = None
-        self._batch_sizes: dict[str, int] = {}  # of now, in training and in evaluations
-        self._reduced: MicroBatchEvent | None = None  # what training came down to
+        self._batch_sizes: dict[str, int] = {}  # current sizes, in training and in evaluations
+        self._reduced: MicroBatchEvent | None = None  # the size that training was reduced to
         self._energy_kwh: float | None = None  # of this process
 
     def feed(self, line: str) -> bool:
@@ -78,11 +78,11 @@ class LedgerReader:
 
     @property
     def expects_more(self) -> bool:
-        """Whether the next step decides what its process is: the start of a run, or a resume."""
+        """Whether the next step decides if its process starts a run or resumes one."""
         return self._introduced
 
     def feed_steps(self, rows: Iterable[Row], at_ms: float, tokens: int) -> None:
-        """Steps with nothing between them, the last of them at `at_ms`, the first with so many tokens; 0: unknown."""
+        """Take consecutive steps, the last at `at_ms`, the first with this many tokens (0: unknown)."""
         self._set_tokens(tokens)
         for row in rows:
             self._builder.row(row)
@@ -91,7 +91,7 @@ class LedgerReader:
         self._process_counts = True
 
     def feed_cut(self, line: str) -> bool:
-        """An event without its newline is complete if its last brace is there, and unreadable if not."""
+        """An event without its newline is complete if it has its closing brace, and unreadable otherwise."""
         return self.feed(line)
 
     def finish(self) -> None:
@@ -149,13 +149,13 @@ class LedgerReader:
                 self._builder.fact(name, fitted)
         for name in _RUN_FACTS:
             value = getattr(event, name)
-            if isinstance(value, str) or (value or 0) > 0:  # 0 or less is no value
+            if isinstance(value, str) or (value or 0) > 0:  # 0 or less means no value
                 self._builder.fact(name, value)
         if event.measured_tflops is None and self._measured:
-            self._builder.fact("measured_tflops", "unknown")  # the known one is of the machine where it began
+            self._builder.fact("measured_tflops", "unknown")  # the known value is of the machine where it started
         self._measured = event.measured_tflops is not None
         self._world_size = event.world_size
-        if (event.world_size or 0) > 1:  # one process is nothing to speak of
+        if (event.world_size or 0) > 1:  # a single process is not worth mentioning
             self._builder.fact("world_size", event.world_size or 0)
         if event.trainer is None and _version(event.ledger) >= _WATCHED:
             self._builder.watches_loss()
@@ -167,7 +167,7 @@ class LedgerReader:
         self._set_tokens(event.tokens or 0)
         loss = nan_as_inf(event.loss)
         if event.skipped and loss is not None and not isfinite(loss):
-            loss = None  # the step was skipped, so the run did not lose its loss
+            loss = None  # the step was skipped, so its loss did not affect the run
         if event.ms >= SHORTEST_MS:
             self._builder.row(Row(event.iteration, event.ms, loss))
         if event.skipped:
@@ -185,7 +185,7 @@ class LedgerReader:
             self._tokens_known = True
 
     def _resume(self, event: ResumeEvent) -> None:
-        """A checkpoint remembers the size of the micro-batch, whatever the config says."""
+        """The checkpoint's micro-batch size takes precedence over the config."""
         self._process_counts = True
         if self._reduced is not None and self._reduced.iteration < event.iteration:
             self._set_micro_batch(self._reduced)
@@ -220,7 +220,7 @@ class LedgerReader:
                 train_steps=event.train_steps,
                 bits_per_byte=nan_as_inf(event.bits_per_byte),
             )
-        elif event.ms is not None:  # a measure of a later version: it took its time all the same
+        elif event.ms is not None:  # a measurement of a later version: its time counts all the same
             self._builder.span(Span("evaluation", event.iteration, event.ms))
 
     def _end(self, event: EndEvent) -> None:
@@ -239,7 +239,7 @@ class LedgerReader:
         self._samples_pending = False
 
     def _end_process(self) -> None:
-        """Its time belongs to the run, unless it ended before its first step."""
+        """Add its time to the run, unless it ended before its first step."""
         if self._process_counts:
             self._gpu.end_process(self._energy_kwh)
             self._readings.end_process(self._clock_ms)
@@ -260,6 +260,6 @@ def _span(event: SpanEvent | CompileEvent | StallEvent) -> Span:
 
 
 def _version(text: str) -> tuple[int, int]:
-    """The codec has checked the first number; a second that is none is the oldest."""
+    """The codec has checked the major number. An invalid minor number counts as 0."""
     major, _, minor = text.partition(".")
     return int(major), int(minor) if minor.isascii() and minor.isdigit() and len(minor) < 10 else 0

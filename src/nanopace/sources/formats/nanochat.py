@@ -1,18 +1,18 @@
-"""nanochat's log, in every form that it had since October 2025: pretraining, midtraining and fine-tuning.
+"""Reads nanochat's log, in all forms since October 2025: pretraining, midtraining and fine-tuning.
 
-What the figures mean, which the log does not say:
+What the log does not say about its figures:
 
-- `dt` is one step alone. The clock is stopped for evaluations, samples and checkpoints, and the GPU is waited for on
-  both sides: what these cost is not in the log.
-- `loss` is smoothed (0.9 of the past, corrected for its start) over the last micro-batch of each step on the first GPU.
-  It lags some ten steps behind and looks calmer than the loss of a step is.
-- `mfu` is not smoothed. It is that of one GPU: all FLOPs over the peak of all GPUs. The peak was that of an H100 (989
-  TFLOP/s) whatever the card, until a line with the card's name and its own peak came in January 2026.
-- `tok/sec` was too low by the accumulation factor in the first two weeks. It is used where the header, which has the
-  tokens of a step, is cut off and a row has a column that came later.
-- `total time` adds up `dt` from step 11 on.
+- `dt` is a single step. The clock stops for evaluations, samples and checkpoints, and waits for the GPU before and
+  after: the log does not contain what these cost.
+- `loss` is smoothed (0.9 of the past, bias-corrected) over the last micro-batch of each step on the first GPU. It lags
+  about ten steps behind and looks smoother than the real loss.
+- `mfu` is not smoothed. It is per GPU: all FLOPs over the peak of all GPUs. The peak was an H100's (989 TFLOP/s) on any
+  card, until a line with the card's name and peak was added in January 2026.
+- `tok/sec` was too low by the accumulation factor in the first two weeks. It is used only if the header, which has the
+  tokens of a step, is missing and a row has a column that was added later.
+- `total time` is the sum of `dt` from step 11 on.
 
-Base training, midtraining and fine-tuning are programs of their own, and a speedrun's log holds them all.
+Base training, midtraining and fine-tuning are separate programs; a speedrun's log contains them all.
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ H100_TFLOPS = 989.0
 class _Process:
     """What is known about the current process."""
 
-    top_seen: bool = False  # the part of the header in which the card's line would be
+    top_seen: bool = False  # the part of the header where the card's line would be
     card_seen: bool = False
-    no_peak: bool = False  # no card, or one that the trainer does not know: its mfu is a mere 0
+    no_peak: bool = False  # no card, or one unknown to the trainer: its mfu is 0
     gpus_seen: bool = False
-    modern: bool = False  # its header has a line that came after midtraining had gone
-    command: Stage | None = None  # the program, by the command that started it
+    modern: bool = False  # its header has a line that was added after midtraining had gone
+    command: Stage | None = None  # the program, from the command that started it
     rank_tokens: int = 0  # of one micro-batch on one GPU
-    tokens: int = 0  # of a step
+    tokens: int = 0  # per step
     rate: PrintedRate = field(default_factory=PrintedRate)
     rate_is_right: bool = False
-    form: Stage | None = None  # by the form of its rows
+    form: Stage | None = None  # from the form of its rows
     stepped: bool = False
     next_step: int = 0
 
 
 class NanochatReader:
-    """Feeds the lines of a nanochat log to a builder."""
+    """Passes the lines of a nanochat log to a builder."""
 
     def __init__(self, builder: RunBuilder, _width: int = 0) -> None:
         self._builder = builder
         self._broken = BrokenLine(lines.OPENS, most_pieces=lines.MOST_PIECES, longest=lines.LONGEST_LINE)
         self._process = _Process()
         self._machine: dict[str, int | float] = {}  # facts that hold for every process
-        self._old_tuning = False  # a program was seen that came with midtraining, and went with it
+        self._old_tuning = False  # a program was seen that came and went with midtraining
 
     def feed(self, line: str) -> bool:
         if not line or line.isspace():
             return False
-        line = line[-lines.LONGEST_LINE :]  # before a longer one, a progress bar did not end its line
+        line = line[-lines.LONGEST_LINE :]  # cut off a progress bar that did not end its line
         if line.startswith("["):
             line = RANK.sub("", line, count=1)
         if self._read(line):
@@ -83,7 +83,7 @@ class NanochatReader:
         return False
 
     def feed_cut(self, line: str) -> bool:
-        """Only a step line shows that it is complete: by the unit of its last figure."""
+        """Only a step line can be known to be complete: by the unit of its last figure."""
         step = lines.STEP.search((self._broken.text + line)[-lines.LONGEST_LINE :])
         if step:
             self._step(step)
@@ -91,17 +91,17 @@ class NanochatReader:
 
     @property
     def expects_more(self) -> bool:
-        """Whether the next step has to be read as a line: it may begin a process, or its mfu may mean nothing."""
+        """Whether the next step must be read as a line: it may start a process, or its mfu may mean nothing."""
         return not self._process.stepped or self._process.no_peak
 
     def has_form(self, *, total: bool, epoch: bool) -> bool:
-        """Whether a step with these columns is of the current process."""
+        """Whether a step with these columns belongs to the current process."""
         return self._process.form == lines.stage_of_form(total=total, epoch=epoch)
 
     def feed_steps(
         self, rows: Iterable[Row], ms: Floats, per_s: Floats, minutes: float, *, rate_is_right: bool
     ) -> None:
-        """Consecutive steps of one form, with times of two decimals; `minutes` is the training so far."""
+        """Take consecutive steps of one form, with times of two decimals. `minutes`: the training so far."""
         self._broken.close()
         for row in rows:
             self._builder.row(row)
@@ -111,7 +111,7 @@ class NanochatReader:
         self._process.rate_is_right |= rate_is_right
 
     def finish(self) -> None:
-        """Nothing is held back but halves of lines."""
+        """Nothing is held back except parts of lines."""
         self._end_process()
 
     def _read(self, line: str) -> bool:
@@ -136,13 +136,13 @@ class NanochatReader:
 
     def _step(self, found: re.Match[str]) -> None:
         if self._process.stepped and self._process.form != lines.stage_of_row(found):
-            self._begin_process()  # another program, though no header says so
+            self._begin_process()  # another program, even without a header
         process, ms = self._process, found["ms"]
         if not process.stepped:
             process.stepped = True
             process.form = lines.stage_of_row(found)
             self._first_step(found)
-        if float(ms) <= 0:  # the clock stood still
+        if float(ms) <= 0:  # the clock did not advance
             return
         printed = None if process.no_peak else _mfu(found["mfu"])
         process.next_step = int(found["step"]) + 1
@@ -154,7 +154,7 @@ class NanochatReader:
             process.rate_is_right = True
 
     def _first_step(self, found: re.Match[str]) -> None:
-        """Facts that the form of the line shows where the header does not."""
+        """Add facts that the form of the line reveals if the header does not."""
         builder, process = self._builder, self._process
         builder.fact("compile", True, "inferred", "trainer")
         if found["total"] is not None:
@@ -163,14 +163,14 @@ class NanochatReader:
             if name != "gpu_count" or not process.gpus_seen:
                 builder.fact(name, value)
         builder.stage(self._stage())
-        # The epoch came days before the card's line, and the new name of the mfu weeks after it: an mfu with an epoch
-        # is of an H100's peak only where we see that the header has no such line.
+        # The epoch was added days before the card's line, and the mfu's new name weeks after it. So an mfu with an
+        # epoch is relative to an H100's peak only if the header is seen to have no such line.
         may_be_later = found["bf16"] or (found["epoch"] and not process.top_seen)
         if not process.card_seen and not process.no_peak and not may_be_later:
             builder.fact("printed_peak_tflops", H100_TFLOPS, "inferred", "trainer")
 
     def _stage(self) -> Stage | None:
-        """By the form of the rows; where midtraining and fine-tuning print the same one, by what is around them."""
+        """The stage, from the form of the rows. If two stages print the same form, from the surrounding lines."""
         process = self._process
         if process.form is not None:
             return process.form
@@ -183,8 +183,8 @@ class NanochatReader:
             self._builder.stage("sft")
 
     def _sample(self, line: str) -> None:
-        """The first line of a text that the model wrote, before the step of its iteration. Before the first step it is
-        another program's that evaluates a model."""
+        """The first line of a text that the model generated before the step of its iteration. Before the first step, it
+        comes from another program that evaluates a model."""
         if self._process.stepped:
             self._builder.sample(self._process.next_step, line.removeprefix(lines.BEGIN_OF_TEXT))
 
@@ -201,7 +201,7 @@ class NanochatReader:
         self._builder.begin_process(fresh=fresh)
 
     def _end_process(self) -> None:
-        """The tokens of a step, which only all rows together show."""
+        """Add the tokens of a step, which only all rows together reveal."""
         process = self._process
         tokens = process.rate.tokens
         if tokens is None:
@@ -266,7 +266,7 @@ class NanochatReader:
         elif found := lines.BATCH.search(line):
             self._process.tokens = tokens = to_int(found[1])
             self._builder.fact("tokens_per_iteration", tokens)
-            if self._process.rank_tokens:  # nanoGPT's knob counts the micro-batches of all GPUs, the line those of one
+            if self._process.rank_tokens:  # nanoGPT's knob counts the micro-batches of all GPUs, this line those of one
                 self._builder.fact("gradient_accumulation_steps", tokens // self._process.rank_tokens)
         return found is not None
 
@@ -301,6 +301,6 @@ class NanochatReader:
 
 
 def _mfu(percent: str | None) -> float | None:
-    """As a share; None where no card can have it."""
+    """The mfu as a fraction; None if no card can reach it."""
     share = float(percent or "nan") / 100
     return share if 0 <= share < inf else None

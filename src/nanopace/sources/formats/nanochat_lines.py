@@ -1,4 +1,4 @@
-"""The lines that nanochat's programs print, in every form that they had since October 2025."""
+"""The lines that nanochat's programs print, in all forms since October 2025."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-LONGEST_LINE = 1000  # a checkpoint's path is in the longest one
+LONGEST_LINE = 1000  # a checkpoint's path makes the longest one
 MOST_PIECES = 40  # a terminal of 25 columns
 
 _REAL = r"(-?\d{1,15}(?:\.\d{1,15})?|nan|inf)"
 _TIME = r"(\d{1,12}\.\d{1,6})"
 _INT = r"(\d[\d,]{0,23})"
-_MORE = r"(?:\|[^|]{0,80}){0,4}?"  # columns that we do not need, or that a fork added
-# Spaces are optional everywhere, because a terminal that breaks a line at one may swallow it.
+_MORE = r"(?:\|[^|]{0,80}){0,4}?"  # columns that are not needed, or that a fork added
+# Spaces are optional everywhere: a terminal that wraps a line at a space may swallow it.
 STEP = re.compile(
     rf"""
     \bstep\s*(?P<step>\d{{1,12}})\s*(?:/\s*(?P<total>\d{{1,12}})\s*)?\([\d.]{{1,9}}%\)\s*
@@ -42,11 +42,11 @@ STEP = re.compile(
 EVALUATION = re.compile(rf"\bStep (\d{{1,12}}) \| (Validation bpb|CORE metric|ChatCORE): {_REAL}", re.ASCII)
 METRICS: dict[str, Metric] = {"Validation bpb": "bpb", "CORE metric": "core", "ChatCORE": "core"}
 CHECKPOINT = re.compile(r"Saved\s*model\s*(?:file|parameters)\s*to:\s*(.{0,400}?model_(\d{1,12})\.pt)", re.ASCII)
-BEGIN_OF_TEXT = "<|bos|>"  # begins every text that the model writes
-# Rows without a time: those of fine-tuning until January 2026, and of reinforcement learning.
+BEGIN_OF_TEXT = "<|bos|>"  # the start of any text that the model generates
+# Rows without a time: of fine-tuning until January 2026, and of reinforcement learning.
 UNTIMED = re.compile(r"^Step \d{1,12}/\d{1,12} \| (?:(?P<sft>Training loss: )|(?P<rl>Average reward: ))", re.ASCII)
 
-# Which program it is: by its directory of checkpoints, or by its command where the shell echoes it.
+# Identifies the program: by its checkpoint directory, or by its command if the shell echoes it.
 _STAGES: dict[str, Stage] = {
     "base": "base",
     "mid": "mid",
@@ -60,7 +60,7 @@ _STAGES: dict[str, Stage] = {
 _DIRECTORY = re.compile(r"\b(base|mid|chatsft|chatrl)_checkpoints\b", re.ASCII)
 _COMMAND = re.compile(r"\s-m\s+scripts\.(base_train|mid_train|chat_sft|chat_rl)\b", re.ASCII)
 
-# The top of what a script prints: a new process, and a new run unless it says that it resumes.
+# The top of a script's output: a new process, and a new run unless it says that it resumes.
 TOP = re.compile(
     r"Autodetected device type: (\w+)|Distributed\s*world\s*size:\s*(\d{1,6})|^GPU: .+ \| Peak FLOPS"
     r"|^Vocab size: \d|^Target examples per step: \d|^Calculated number of steps: \d",
@@ -68,15 +68,15 @@ TOP = re.compile(
 )
 RESUMED = re.compile(r"^Resuming optimization from step \d", re.ASCII)
 GPU = re.compile(r"^GPU:\s*(.{1,100}?)\s*\|\s*Peak\s*FLOPS\s*\(BF16\):\s*(\d\.\d\de\+\d\d|inf)", re.ASCII)
-# What shell scripts say of the machine before they start anything.
+# What shell scripts print about the machine before they start anything.
 MACHINE = re.compile(r"^Detected (?:(\d{1,4}) GPU|.{0,60}\bgpus=(\d{1,4}), vram_mib=(\d{3,7})\b)", re.ASCII)
 MICRO_BATCH = re.compile(rf"Tokens / micro-batch / rank: {_INT} x {_INT} = {_INT}", re.ASCII)
 WORLD_MICRO_BATCH = re.compile(rf"Tokens / micro-batch: {_INT}", re.ASCII)
 BATCH = re.compile(rf"Total batch size {_INT} =>", re.ASCII)
-# The model's config: as JSON with a line for each entry, or, where a model is loaded, as a dict in one line.
+# The model's config: as JSON with a line per entry or, if a model is loaded, as a dict on one line.
 CONFIG = re.compile(r"""^\s*("\w{1,20}": \d{1,12}),$|Building\s*model\s*with\s*config:\s*(\{[^}]{1,500}\})""", re.ASCII)
 _SHAPE = re.compile(r"""["'](sequence_len|vocab_size|n_layer|n_head|n_kv_head|n_embd)["']:\s*(\d{1,12})""", re.ASCII)
-_PLAIN_MODEL = 6  # entries of a config, until attention got windows in January 2026
+_PLAIN_MODEL = 6  # entries in a config, until attention windows were added in January 2026
 ENDED = re.compile(
     rf"(?P<finished>^(?:Peak memory usage|Total training time|Minimum validation bpb): )|{ENDING}", re.ASCII
 )
@@ -84,7 +84,7 @@ ENDED = re.compile(
 OPENS = re.compile(r"\bstep\s*\d|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - |Saved\s*model\s|^GPU: ", re.ASCII)
 
 
-# Lines with one figure that is a fact as it stands.
+# Lines with one figure that can be used as a fact.
 PLAIN: tuple[tuple[re.Pattern[str], str, Callable[[str], FactValue]], ...] = tuple(
     (re.compile(pattern, re.ASCII), name, read)
     for pattern, name, read in (
@@ -103,10 +103,10 @@ PLAIN: tuple[tuple[re.Pattern[str], str, Callable[[str], FactValue]], ...] = tup
 
 
 def shape_of_config(config: str) -> dict[str, int | float]:
-    """Facts of a model by its config, or by one line of it.
+    """Facts from a model's config, or from one line of it.
 
-    A whole config also gives the FLOPs of a token, which only base training prints: as long as all heads had their own
-    keys and none a window, nanochat counted as nanoGPT does.
+    A complete config also gives the FLOPs per token, which only base training prints: until heads shared keys or had
+    windows, nanochat counted them as nanoGPT does.
     """
     shape = {name: int(value) for name, value in _SHAPE.findall(config)}
     facts: dict[str, int | float] = {name: value for name, value in shape.items() if name != "n_kv_head"}
@@ -129,7 +129,7 @@ def stage_of_form(*, total: bool, epoch: bool) -> Stage | None:
 
 
 def stage_of_directory(path: str) -> Stage | None:
-    """The stage that saves its checkpoints there."""
+    """The stage that saves its checkpoints in this directory."""
     found = _DIRECTORY.findall(path)
     return _STAGES[found[-1]] if found else None
 
@@ -141,12 +141,12 @@ def stage_of_command(line: str) -> Stage | None:
 
 
 class PrintedRate(RateBounds):
-    """The tokens of a step. The printed tokens per second were those of one micro-batch until 26 October 2025, and only
-    a column that came later shows that they are right."""
+    """The tokens of a step. Until 26 October 2025, the printed tokens per second were those of one micro-batch; only a
+    column that was added later shows that they are right."""
 
     def add(self, ms: str, rate: str) -> None:
-        """Printed are `dt`, rounded, and a whole number that may be rounded down."""
-        half = 0.5 / 10 ** (len(ms) - ms.index(".") - 1)  # of the last digit
+        """`dt` is printed rounded; the rate is an integer and may be rounded down."""
+        half = 0.5 / 10 ** (len(ms) - ms.index(".") - 1)  # half a unit of the last digit
         seconds, per_s = float(ms) / 1000, to_int(rate)
         self.narrow((per_s - 0.5) * (seconds - half / 1000), (per_s + 1) * (seconds + half / 1000))
 

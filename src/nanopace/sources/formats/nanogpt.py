@@ -1,9 +1,9 @@
-"""nanoGPT's logs, in every era and after every terminal.
+"""Reads nanoGPT's logs, from any era and any terminal.
 
-A row's time on an evaluation iteration contains the evaluation (and the checkpoint): nanoGPT's clock runs on. Its
-printed mfu is smoothed, is -100% until it is measured, and is always divided by an A100's peak.
+The time of a row with an evaluation includes the evaluation (and the checkpoint): nanoGPT's clock keeps running. The
+printed mfu is smoothed, is -100% until it is measured, and is always relative to an A100's peak.
 
-A printed loss of `nan` or `inf` becomes infinity, so that it is not taken for a loss that was not printed.
+A printed loss of `nan` or `inf` becomes infinity, to distinguish it from a missing loss.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ _GPT2 = {  # (n_layer, n_head, n_embd)
 
 
 class NanogptReader:
-    """Feeds a RunBuilder. Lines that a terminal of `width` columns may have broken are held until the next is known."""
+    """Feeds a RunBuilder. Holds a line that a terminal of `width` columns may have wrapped until the next is known."""
 
-    reads_forks = True  # what stands before the rows may be in a fork's own words
+    reads_forks = True  # a fork may print its settings before the rows in its own words
 
     def __init__(self, builder: RunBuilder, width: int = 0) -> None:
         self._builder = builder
         self._width = width or 1 << 30
-        self.line = 0  # number of the line that is read
+        self.line = 0  # number of the current line
         self._held = ""
         self._held_line = 0
         self._pieces = 0
-        self._config: EchoedConfig | None = None  # the one that is being printed
-        self._head: Head | None = None  # what stands before the rows of a process in a fork's own words
+        self._config: EchoedConfig | None = None  # the config being printed
+        self._head: Head | None = None  # what a fork prints before the rows of a process
         self._stamps: Stamps | None = None
         self._rows_seen = False
         self.mfu_seen = False
@@ -56,7 +56,7 @@ class NanogptReader:
     # --- lines -------------------------------------------------------------------------------------------------------
 
     def feed(self, line: str) -> bool:
-        """One line: it continues what is held, begins something, or stands alone."""
+        """Read one line: it continues a held line, starts something, or stands alone."""
         self.line += 1
         if not line and not self._held and self._config is None:
             return False
@@ -76,7 +76,7 @@ class NanogptReader:
         return True
 
     def feed_cut(self, line: str) -> bool:
-        """The last line, without its newline: taken only if no byte that matters can be missing."""
+        """Read the last line, without its newline. Used only if nothing that matters can be missing."""
         if self._held and read_line(line) is None:
             joined = self._held + line
             if (known := read_line(joined)) is not None and known.end > len(self._held):
@@ -91,26 +91,26 @@ class NanogptReader:
         return False
 
     def feed_row(self, row: Row) -> None:
-        """A row that was read elsewhere (bulk/nanogpt.py), in its place among the lines."""
+        """Take a row parsed elsewhere (bulk/nanogpt.py), in order with the lines."""
         self._release()
         self._close_config()
         self.mfu_seen |= row.mfu is not None
         self._add(row, restarted=False)
 
     def feed_mixture(self, folded: Mixture) -> None:
-        """Rows that follow the last one, with the evaluations among them, in their place among the lines."""
+        """Take rows that follow the last one, with their evaluations, in order with the lines."""
         self._measured = folded.rows[-1].mfu is not None
         self._builder.mixture(folded)
 
     def finish(self) -> None:
-        """There are no more lines."""
+        """No more lines."""
         self._release_last()
         self._close_config()
 
-    # --- lines that a terminal broke ---------------------------------------------------------------------------------
+    # --- lines that a terminal has wrapped ---------------------------------------------------------------------------
 
     def _may_continue(self, known: Line, text: str, last: str) -> bool:
-        """Whether the line may continue; `last` is its last piece. Rows and evaluations show it by their decimals."""
+        """Whether the line may continue; `last` is its last piece. Rows and evaluations reveal it by their decimals."""
         if known.kind in ("row", "evaluation"):
             return not known.complete
         return len(last) >= self._width and known.end == len(text)
@@ -119,7 +119,7 @@ class NanogptReader:
         self._held, self._pieces, self._held_line = line, 1, self.line
 
     def _try_join(self, line: str) -> bool:
-        """Try the line as the continuation of what is held."""
+        """Try the line as the continuation of the held line."""
         if self._pieces >= _MOST_PIECES:
             return False
         joined = self._held + line
@@ -138,7 +138,7 @@ class NanogptReader:
         return goes_on or known is not None
 
     def _release(self) -> None:
-        """What is held has no continuation: it counts if it can be read as it is."""
+        """The held line has no continuation: it counts if it can be read as it is."""
         held, self._held = self._held, ""
         if not held:
             return
@@ -148,7 +148,7 @@ class NanogptReader:
             self._builder.unread(self._held_line, held)
 
     def _release_last(self) -> None:
-        """The same at the end of the log: it is either complete after all, or the log was cut there."""
+        """The same at the end of the log: the held line is either complete after all, or the log was cut off there."""
         known = read_line(self._held) if self._held else None
         if known is None:
             self._held = ""
@@ -170,7 +170,7 @@ class NanogptReader:
         return understood
 
     def _read_head(self, line: str) -> bool:
-        """Before the first row of a process: settings in a fork's own words, and the card."""
+        """Read a line before the first row of a process: a fork's settings, or the card."""
         if not self.reads_forks or (self._rows_seen and self._head is None):
             return False
         return self._open_head().feed(line, settings=self._config is None)
@@ -182,7 +182,7 @@ class NanogptReader:
             self._head = Head(self._builder)
         return self._head
 
-    # --- what they say -----------------------------------------------------------------------------------------------
+    # --- what the lines contain --------------------------------------------------------------------------------------
 
     def _take(self, known: Line | None, text: str) -> None:
         self._close_config()
@@ -203,7 +203,7 @@ class NanogptReader:
             else:
                 self._header(known)
                 return
-            text = text[known.end :]  # two processes may print into one line
+            text = text[known.end :]  # two processes may print on one line
             known = read_line(text) if text else None
 
     def _row(self, values: tuple[str, ...], at_s: float | None) -> None:
@@ -213,7 +213,7 @@ class NanogptReader:
             mfu = None  # -100% until five iterations are done
         restarted = bool(percent) and mfu is None and self._measured and int(iteration) > 0
         row = Row(int(iteration), float(ms), nan_as_inf(float(loss)), mfu, at_s=at_s)
-        if row.ms > 0:  # else the clock stood still
+        if row.ms > 0:  # otherwise, the clock did not advance
             self.mfu_seen |= bool(percent)
             self._add(row, restarted)
             if tokens:
@@ -240,7 +240,7 @@ class NanogptReader:
         self._builder.row(row, restarted=restarted)
 
     def _header(self, known: Line) -> None:
-        """Facts about the run, or about the process that begins."""
+        """Read facts about the run, or about the process that starts."""
         builder, values = self._builder, known.values
         if known.kind in HEADER:
             fresh = {"scratch": True, "pretrained": True, "resuming": False}.get(known.kind)
@@ -251,7 +251,7 @@ class NanogptReader:
             case "saving":
                 builder.checkpoint(path=values[0].strip())
             case "config":
-                from nanopace.sources.head.config_echo import EchoedConfig  # brings Python's parser along
+                from nanopace.sources.head.config_echo import EchoedConfig  # imports Python's parser
 
                 self._config = EchoedConfig(self._width)
             case "override":
@@ -285,7 +285,7 @@ class NanogptReader:
         from nanopace.config import KNOBS
         from nanopace.config_text import read_override
 
-        # A fork's own knob; and no flag of nanoGPT's has a brace, while an f-string takes long to parse.
+        # Skip a fork's own knobs. nanoGPT's flags have no braces, and f-strings take long to parse.
         if knob not in KNOBS or "{" in value:
             return
         with suppress(UsageError):

@@ -1,7 +1,7 @@
-"""The lines that nanoGPT prints, in every era: which kind a line is, its values, and whether it is complete.
+"""The lines that nanoGPT prints, in every era: the kind of a line, its values, and whether it is complete.
 
-A terminal breaks lines anywhere, and a log may stop anywhere. That a line can be read is not enough: `time 39` may
-be the beginning of `time 3909.80ms`. A line is `complete` if nothing that follows could change its values.
+Terminals wrap lines anywhere, and a log may stop anywhere. So it is not enough that a line can be read: `time 39` may
+be the start of `time 3909.80ms`. A line is `complete` if nothing that follows could change its values.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ HEADER: frozenset[Kind] = frozenset(
 )
 
 _LOSS = r"-?(\d{1,9}\.\d{1,12}(?:[eE][+-]?\d{1,3})?|nan|inf)"
-_UNIT = r"(?:\s*((?i:bpc|bits?\s?(?:/|per\s)\s?char(?:acter)?))\b)?"  # nats have none
+_UNIT = r"(?:\s*((?i:bpc|bits?\s?(?:/|per\s)\s?char(?:acter)?))\b)?"  # nats have no unit
 _ITER, _STEP = r"[iI]ter(?:ation)?\s*", r"[sS]tep\s*"
-_NUMBER = r"(?:\s*/\s*\d{1,12})?\s*[:|]\s*"  # behind an iteration: some say of how many
+_NUMBER = r"(?:\s*/\s*\d{1,12})?\s*[:|]\s*"  # after an iteration: some print the total, too
 _ROW = re.compile(rf"{_ITER}(\d{{1,12}}){_NUMBER}(?:train(?:ing)?[\s_]*)?loss[\s:=]{{0,40}}{_LOSS}{_UNIT}")
 _EVALUATION = re.compile(rf"{_STEP}(\d{{1,12}}){_NUMBER}(?:train(?:ing)?[\s_]*loss[\s:=]{{0,40}}{_LOSS}{_UNIT})?")
-# Nearly every row is this one, which is read five times as fast.
+# Nearly every row has this form, which is parsed five times as fast.
 _PLAIN_ROW = re.compile(
     rf"iter (\d{{1,12}}): loss {_LOSS}, time (\d{{1,12}}\.\d{{1,6}})ms, mfu (-?\d{{1,9}}\.\d{{1,6}})%"
 )
-# What belongs to them stands behind, in any order and among anything, but before the next of them begins.
+# Their figures follow in any order, with anything between them, but before the next of them begins.
 _NEXT = re.compile(rf"(?:{_ITER}|{_STEP})\d{{1,12}}{_NUMBER}")
 _LONGEST_TAIL = 300
 _VAL = re.compile(rf"(?<![A-Za-z])val(?:id(?:ation)?)?[\s_]*loss[\s:=]{{0,40}}{_LOSS}{_UNIT}")
@@ -40,7 +40,7 @@ _TIME = re.compile(
     r"(?<![\w.])(?:(?:step|iter)[ _])?(?:time|dt)(?:/(?:iter|step))?\s*[:=]?\s*(\d{1,12}(?:\.\d{1,6})?)\s*"
     r"(ms|s|secs?|seconds)(?![A-Za-z])"
 )
-_OTHER_TIME = re.compile(  # what stands before a time that is not the iteration's
+_OTHER_TIME = re.compile(  # what precedes a time that is not the iteration's
     r"(?:total|elapsed|wall|remaining|eval|val|data|load\w{0,3}|forward|backward|fwd|bwd|optimizer|sync|train)[\s_]*$"
 )
 _MFU = re.compile(r"mfu\s*[:=]?\s*(-?\d{1,9}\.\d{1,6}|nan)\s*%")
@@ -51,7 +51,7 @@ _TOKENS = re.compile(
     re.IGNORECASE,
 )
 _LIKE_EVALUATION = re.compile(r"[sS]tep\s*\d{1,12}(?:/\d{1,12})?\s*[:|,-].{0,200}?loss\D{0,12}\d{1,9}\.\d")
-# One alternation: the outer group that matched is the kind.
+# A single alternation: the outer group that matched is the kind.
 _OTHER = re.compile(
     r"(?P<saving>(?:[Ss]av(?:ing|ed)|[Ww]riting|[Ww]rote) (?:\w{1,12} ){0,2}(?:checkpoint|model)(?: file)?"
     r"(?: to| at| in|:)\s*(\S.*))"
@@ -70,28 +70,28 @@ _OTHER = re.compile(
     r"|(?P<compiling>compiling the model\.\.\.)"
     rf"|{ENDING}"
 )
-# A word of each of them: an alternation of plain words is searched ten times as fast.
+# A word from each of them: an alternation of plain words is searched ten times as fast.
 _WORD = re.compile(
     r"checkpoint|model |Overriding|iteration|parameter|vocab_size|default|Initializing|Resuming|compiling"
     r"|OutOfMemoryError|CUDA|KeyboardInterrupt|\^C|Traceback|Killed|Segmentation"
 )
-# How a row, an evaluation and the parameter groups begin: a line like this may have been broken by a terminal.
+# How a row, an evaluation and the parameter groups begin: a terminal may have wrapped such a line.
 _BEGUN = re.compile(rf"(?:{_ITER}\d|{_STEP}\d{{1,12}}(?:$|\s?[:|]\s*(?:$|[tv]))|num\s*(?:non-)?decayed)")
-_LONGEST_PREFIX = 2000  # what stands before a row: time stamps, ranks, a progress bar
+_LONGEST_PREFIX = 2000  # before a row: time stamps, ranks, a progress bar
 
 
 class Line(NamedTuple):
-    """One line that was recognised."""
+    """A recognised line."""
 
     kind: Kind
-    values: tuple[str, ...]  # of rows and evaluations as below, "" where there is none; of others what they say
-    end: int  # of what was recognised; more may follow
+    values: tuple[str, ...]  # of rows and evaluations as below, "" if missing; of other lines what they contain
+    end: int  # end of what was recognised; more may follow
     complete: bool
     start: int = 0
 
 
 def read_line(text: str) -> Line | None:
-    """The first thing in this text that nanoGPT, or a fork of it, prints; None if there is none."""
+    """The first thing in this text that nanoGPT or a fork of it prints; None if there is none."""
     if (plain := _PLAIN_ROW.fullmatch(text)) is not None:
         return Line("row", (*plain.groups(), "", "", ""), plain.end(), True)
     if "ter" in text and (row := read_row(text)) is not None:
@@ -106,7 +106,7 @@ def read_line(text: str) -> Line | None:
 
 
 def read_row(text: str) -> Line | None:
-    """Its values: iteration, loss, milliseconds, mfu in percent, unit of the loss, tokens a second, other columns."""
+    """A row: iteration, loss, milliseconds, mfu in percent, unit of the loss, tokens per second, other columns."""
     at = 0
     while (head := _ROW.search(text, at)) is not None:
         at = head.end()
@@ -126,13 +126,13 @@ def read_row(text: str) -> Line | None:
             "other" if others else "",
         )
         end = max(time.end(), mfu.end() if mfu else 0)
-        # Without mfu it may be one of the first weeks of nanoGPT, or the line was broken there.
+        # Without mfu, it may be from nanoGPT's first weeks, or the line was wrapped there.
         return Line("row", values, end, mfu is not None or not _MFU_BEGUN.fullmatch(text, end), head.start())
     return None
 
 
 def _read_evaluation(text: str) -> Line | None:
-    """Its values: iteration, train loss, validation loss, unit of the losses."""
+    """An evaluation: iteration, train loss, validation loss, unit of the losses."""
     at = 0
     while (head := _EVALUATION.search(text, at)) is not None:
         at = head.end()
@@ -163,7 +163,7 @@ def _tokens(found: re.Match[str]) -> str:
 
 
 def begins_line(text: str) -> bool:
-    """Whether this may be the beginning of a line that a terminal broke."""
+    """Whether this may be the start of a line that a terminal has wrapped."""
     return len(text) < _LONGEST_PREFIX and _BEGUN.search(text) is not None
 
 

@@ -1,8 +1,8 @@
-"""What `nanopace train` prints: nanoGPT's lines with more behind them, and lines of its own.
+"""Reads what `nanopace train` prints: nanoGPT's lines with more columns, and additional lines.
 
-A row is the step alone, and evaluations and checkpoints have lines with their own times. The printed mfu is of the card
-that ran, and not smoothed. The ledger says all of this, and more, and more exactly; this reader is for those who
-have only the log. Of lines that a terminal broke, only nanoGPT's are joined.
+A row is the step alone, and evaluations and checkpoints have lines with separate times. The printed mfu is relative to
+the card that ran, and not smoothed. The ledger contains all of this, and more, and more exactly; this reader is for
+people who only have the log. Of lines that a terminal has wrapped, only nanoGPT's are joined.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class NanopaceReader(NanogptReader):
     def __init__(self, builder: RunBuilder, width: int = 0) -> None:
         super().__init__(builder, width)
         self._introducing = False  # the lines after the header are choices
-        self._total_ms: float | None = None  # of the run's processes; None once one of them did not print its own
+        self._total_ms: float | None = None  # of the run's processes; None once one of them did not print its time
         self._total_kwh: float | None = None
-        self._running = False  # a process that has not printed its time yet
+        self._running = False  # a process has not printed its time yet
 
     def feed(self, line: str) -> bool:
         if line.startswith("["):
@@ -83,7 +83,7 @@ class NanopaceReader(NanogptReader):
         self._builder.fact("max_iters", int(last))
 
     def _choice(self, name: str, value: str) -> bool:
-        """The knob and its value are facts; the reason behind them is not."""
+        """The knob and its value are facts; the reason after them is not."""
         if name == "gpu":
             self._builder.fact("gpu", value)
             return True
@@ -118,7 +118,7 @@ class NanopaceReader(NanogptReader):
         )
 
     def _checkpoint(self, path: str, ms: str, background_ms: str) -> None:
-        """Its name says of which iteration it is: the line comes when it is whole on the disk, some steps later."""
+        """Add a checkpoint. The line comes some steps later, when it is on disk, so its name gives the iteration."""
         self._release()
         named = _ITERATION.search(path)
         iteration = None if named is None else int(named[1])
@@ -137,7 +137,7 @@ class NanopaceReader(NanogptReader):
         self._report_totals()
 
     def _report_totals(self) -> None:
-        """At the end of a run: until then a process may follow that does not print its time."""
+        """Called at the end of a run: before that, a process that prints no time may still follow."""
         if not self._running and self._total_ms:
             self._builder.wall_ms(self._total_ms)
             self._builder.gpu_use(None if self._total_kwh is None else GpuUse(energy_kwh=self._total_kwh))

@@ -1,8 +1,8 @@
-"""Any log, read by expressions that a person gives: `--pattern 'step (?P<iteration>\\d+).*time (?P<ms>[\\d.]+)'`.
+"""Reads any log with expressions that the user gives: `--pattern 'step (?P<iteration>\\d+).*time (?P<ms>[\\d.]+)'`.
 
-What a group is called says what it holds (GROUPS). A line that one of the expressions matches is a row, or an
-evaluation where it has a validation loss. RE2 matches in linear time, so that no line of a log, however hostile, can
-make an innocent expression hang; it is imported only here. See docs/pattern.md.
+The name of a group says what it holds (GROUPS). A line that matches an expression is a row, or an evaluation if it has
+a validation loss. RE2 matches in linear time, so that no line of a hostile log can make an innocent expression hang. It
+is imported only here. See docs/pattern.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from nanopace.errors import UsageError
 from nanopace.sources.formats.table import PATTERN, PATTERN_ELAPSED
 from nanopace.sources.log_format import LogFormat
 
-# What a group is called.
+# The names of groups.
 GROUPS = (
     "iteration",  # the number of the step
     "ms",  # milliseconds of one iteration
@@ -45,12 +45,12 @@ class LinePattern(NamedTuple):
 
     @property
     def time(self) -> str | None:
-        """Which group tells the time of a row."""
+        """The group that gives the time of a row."""
         return next((name for name in TIMES if name in self.groups), None)
 
 
 def compile_patterns(texts: Sequence[str]) -> tuple[LinePattern, ...]:
-    """The expressions, or an error of one line that says what is wrong with one."""
+    """Compile the expressions. A wrong one raises an error of one line."""
     patterns = tuple(map(_compiled, texts))
     if not any(_is_of_rows(each) for each in patterns):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Reads a log by the expressions of --pattern: what their groups found becomes rows and evaluations."""
+"""Reads a log by the expressions of --pattern: their groups become rows and evaluations."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _LONGEST_MS = 1e12
 
 
 class PatternReader:
-    """Tells the builder what the expressions find in each line."""
+    """Passes to the builder what the expressions find in each line."""
 
     def __init__(self, builder: RunBuilder, patterns: Sequence[LinePattern]) -> None:
         builder.format = format_of(patterns)
         self.matched = 0
-        self.first_unread: tuple[int, str] | None = None  # the number and the text of the first one that is no row
+        self.first_unread: tuple[int, str] | None = None  # number and text of the first line that is not a row
         self._builder = builder
         self._patterns = patterns
         self._clock = _ElapsedClock(builder)
@@ -30,7 +30,7 @@ class PatternReader:
         self._line = 0
 
     def feed(self, line: str) -> bool:
-        """One clean line. True if it was understood."""
+        """Read one clean line. Return True if it was understood."""
         self._line += 1
         for pattern in self._patterns:
             if (found := pattern.search(line)) is not None:
@@ -42,11 +42,11 @@ class PatternReader:
         return False
 
     def feed_cut(self, _line: str) -> bool:
-        """A last line without its end may end in the middle of a number."""
+        """A last line without its end may stop in the middle of a number."""
         return False
 
     def finish(self) -> None:
-        """The first row of a clock that runs on waits for the second."""
+        """With a running clock, the first row waits for the second."""
         self._clock.flush()
         self._tokens.flush()
 
@@ -67,7 +67,7 @@ class PatternReader:
             mfu = percent / 100
         ms = _ms(found)
         if self._last is not None and iteration < self._last:
-            self._tokens.flush()  # of the run before, if it is another one
+            self._tokens.flush()  # of the previous run, if this is another one
         if ms is None:
             if loss is None:
                 return False
@@ -82,23 +82,23 @@ class PatternReader:
 
 
 class _ElapsedClock:
-    """Rows of a clock that runs on from the start: the time of one is the difference to the one before.
+    """Rows of a clock that counts from the start: the time of a row is the difference from the previous one.
 
-    Only the second row tells whether the first is near the start, and its time is that since then, or whether the log
-    is an excerpt, and its time is unknown. So the first waits, with the evaluations behind it.
+    If the second row shows that the first is near the start, its time is that since the start. Otherwise, the log is an
+    excerpt, and its time is unknown. So the first row waits, with the evaluations after it.
     """
 
     def __init__(self, builder: RunBuilder) -> None:
         self._builder = builder
         self._before: Row | None = None
-        self._first: Row | None = None  # as long as it waits
+        self._first: Row | None = None  # while it waits
         self._waiting: list[tuple[int, float | None, float, bool]] = []
 
     def row(self, row: Row) -> None:
         before = self._before
         if before is not None and row.ms == before.ms:
-            return  # the same line twice, or no time passed that the clock could show: the next row has it
-        if before is None or row.ms < before.ms:  # another process: its clock starts anew
+            return  # the same line twice, or less time than the clock shows: the next row includes it
+        if before is None or row.ms < before.ms:  # another process: its clock starts at 0
             if before is not None:
                 self.flush()
                 self._builder.begin_process()
@@ -115,7 +115,7 @@ class _ElapsedClock:
             self._builder.evaluation(iteration, train, val, after_row=after_row)
 
     def flush(self, second: int | None = None) -> None:
-        """Give what waits; `second` is the iteration of the row behind the first."""
+        """Pass on what waits. `second`: the iteration of the row after the first."""
         first, self._first = self._first, None
         if first is not None and (second is None or first.iteration <= max(1, second - first.iteration)):
             self._builder.row(first)
@@ -125,11 +125,11 @@ class _ElapsedClock:
 
 
 class _Tokens:
-    """The tokens of an iteration: as all rows print them, or as their rates and times tell them."""
+    """The tokens of an iteration: as all rows print them, or from their rates and times."""
 
     def __init__(self, builder: RunBuilder) -> None:
         self._builder = builder
-        self._printed: set[float] = set()  # two differ, and more tell nothing else
+        self._printed: set[float] = set()  # two values already differ, so no more are needed
         self._bounds = RateBounds()
 
     def add(self, found: Mapping[str, str], ms: float) -> None:
@@ -144,7 +144,7 @@ class _Tokens:
         self._bounds.narrow(low, high)
 
     def flush(self) -> None:
-        """Tell the run that ends here."""
+        """Add the tokens to the run that ends here."""
         if len(self._printed) == 1 and 1 <= (tokens := self._printed.pop()) < _LARGEST_ITERATION:
             self._builder.fact("tokens_per_iteration", round(tokens))
         elif not self._printed and (by_rate := self._bounds.tokens) is not None:
@@ -157,7 +157,7 @@ class _Tokens:
 
 
 def _number(text: str | None) -> float | None:
-    """A finite number, with commas between thousands or without; None if it is none."""
+    """A finite number, with or without thousands separators; None if it is not one."""
     if text is None or len(text) > _LONGEST:
         return None
     try:
@@ -178,14 +178,14 @@ def _iteration(text: str) -> int | None:
 
 
 def _loss(text: str | None) -> float | None:
-    """What is not a number has diverged."""
+    """nan means that the loss diverged."""
     if text is not None and text.strip().lower().lstrip("+-") in ("nan", "inf", "infinity"):
         return math.inf
     return _number(text)
 
 
 def _ms(found: Mapping[str, str]) -> float | None:
-    """The time that a row tells, of an iteration or since the start; None where it tells none."""
+    """The time that a row gives, of an iteration or since the start; None if it gives none."""
     name = next((name for name in TIMES if name in found), None)
     if name is None:
         tokens, rate = _number(found.get("tokens")), _number(found.get("tokens_per_s"))
@@ -202,7 +202,7 @@ def _ms(found: Mapping[str, str]) -> float | None:
 
 
 def _seconds(text: str) -> float | None:
-    """Seconds, or h:mm:ss and m:ss."""
+    """Seconds from a number, h:mm:ss or m:ss."""
     seconds = 0.0
     for part in text.split(":", maxsplit=3):
         number = _number(part)

@@ -1,7 +1,7 @@
-"""Which formats there are: those of the table, and those of other people's packages.
+"""All formats: those of the table, and those of other packages.
 
-A package adds its own by an entry point of the group "nanopace.formats" that names a LogFormat. Packages are only asked
-where no format of ours fits: looking for them takes longer than reading most logs.
+A package adds a format with an entry point in the group "nanopace.formats" that names a LogFormat. Packages are
+searched only if none of our formats fits: that takes longer than reading most logs.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ GROUP = "nanopace.formats"
 
 _known: dict[str, LogFormat] = {format.name: format for format in BUILT_IN}
 _never_detected: dict[str, LogFormat] = {format.name: format for format in (PATTERN, PATTERN_ELAPSED)}
-_asked = False  # the packages
+_asked = False  # the packages have been searched
 
 
 def known_formats() -> tuple[LogFormat, ...]:
-    """All that are registered so far, ours first."""
+    """All formats registered so far, ours first."""
     return tuple(_known.values())
 
 
 def known_trainers() -> str:
-    """Whose logs can be read, for a message."""
+    """The trainers whose logs can be read, for a message."""
     return ", ".join(dict.fromkeys(each.trainer for each in _known.values()))
 
 
@@ -37,14 +37,14 @@ def find_format(name: str) -> LogFormat:
 
 
 def register(format: LogFormat) -> None:
-    """Add a format behind those that are known. The first one of a name stays."""
+    """Add a format after the known ones. If two have the same name, the first one counts."""
     if not isinstance(format, LogFormat):
         raise TypeError(f"{format!r} is no LogFormat")
     _known.setdefault(format.name, format)
 
 
 def add_formats_of_packages() -> bool:
-    """Whether there is any that was not known before."""
+    """Register the formats of other packages. Return whether any is new."""
     global _asked
     if _asked:
         return False
@@ -55,6 +55,6 @@ def add_formats_of_packages() -> bool:
     for entry in entry_points(group=GROUP):
         try:
             register(entry.load())
-        except Exception as error:  # somebody else's code: it must not stand in the way of ours
+        except Exception as error:  # someone else's code must not get in our way
             warnings.warn(f"the log format {entry.name!r} of {entry.value} cannot be loaded: {error}", stacklevel=2)
     return len(_known) > before

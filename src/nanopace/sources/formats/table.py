@@ -1,6 +1,7 @@
 """The formats that nanopace reads.
 
-To add one: a reader in a room of its family, and its declaration in that room's table. See docs/adding-a-format.md.
+To add one, write a reader in the package of its family, and declare it in that package's table. See
+docs/adding-a-format.md.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ NANOGPT = LogFormat(
     anchors=(r"[iI]ter(?:ation)?\s*\d", r"[sS]tep\s*\d", r"number\s+of\s+parameters", r"tokens\s+per\s+iter"),
     row_start=_NANOGPT_ROW_START,
     mfu_smoothing=0.9,
-    printed_peak=312.0,  # an A100's, whatever the card
+    printed_peak=312.0,  # an A100's, on any card
     row_loss="micro-batch",
     row_time="iteration_or_all",
     nanogpt_knobs=True,
@@ -91,7 +92,7 @@ LEDGER = LogFormat(
 
 CLOCK = LogFormat(
     name="clock",
-    trainer="nanopace Clock",  # whatever the loop is that it stands in
+    trainer="nanopace Clock",  # whatever loop uses it
     reader=f"{_HERE}.ledger:LedgerReader",
     bulk_reader=f"{_BULK}.ledger:feed_bulk_ledger",
     row=r'^\s*\{\s*"event"\s*:\s*"run"\s*,\s*"ledger"\s*:\s*"[\d.]{1,20}"\s*,\s*"trainer"\s*:',
@@ -102,7 +103,7 @@ CLOCK = LogFormat(
     gpt2_shape=True,
 )
 
-# What a person describes with --pattern: never detected, so not among those below.
+# What a user describes with --pattern. It is never detected, so it is not listed below.
 PATTERN = LogFormat(name="pattern", trainer="", reader=f"{_HERE}.pattern_reader:PatternReader")
 PATTERN_ELAPSED = LogFormat(name="pattern_elapsed", trainer="", reader=PATTERN.reader, row_time="all")
 

@@ -1,1 +1,1 @@
-"""What stands before the rows of a process: the card, an echoed config, settings in a fork's own words."""
+"""What comes before the rows of a process: the card, an echoed config, a fork's settings."""

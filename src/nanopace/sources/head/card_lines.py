@@ -1,4 +1,4 @@
-"""The card, from what stands in a log's head: nvidia-smi, what torch calls it, a warning that names it."""
+"""Finds the card in a log's head: from nvidia-smi, torch's name for it, or a warning that names it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from nanopace.errors import AmbiguousCard, UnknownCard
 
 _MAKERS = re.compile(r"(?<![\w-])(?:NVIDIA|Tesla|Quadro|GeForce|AMD|Radeon|Instinct|TITAN)\s")
-# Where a name stands for certain. nvidia-smi cuts a long one short with dots.
+# Places that certainly contain a name. nvidia-smi shortens a long one with dots.
 _TABLE = re.compile(r"\|\s{1,6}\d{1,3}\s{1,4}(\S.{1,40}?)\s{0,2}(\.\.\.)?\s{1,40}(?:On|Off|N/A|WDDM|TCC)\s{1,4}\|")
 _LISTED = re.compile(r"^GPU \d{1,3}: (\S.{1,60}?) \(UUID")
 _WARNED = re.compile(r"(?:^|[:\s])((?:NVIDIA|Tesla|Quadro|GeForce) \S.{0,50}?) does not support (?:bfloat16|bf16)")
@@ -18,7 +18,7 @@ _LABELLED = re.compile(
 
 
 def card_of(line: str) -> str | None:
-    """The card that a line names; None where it names none for certain."""
+    """The card that a line names; None if it does not name one with certainty."""
     if found := _TABLE.search(line):
         return _cut(found[1]) if found[2] else _in_table(found[1]) or found[1]
     if found := _LISTED.search(line) or _WARNED.search(line):
@@ -33,7 +33,7 @@ def card_of(line: str) -> str | None:
 
 
 def _cut(name: str) -> str | None:
-    """A name without its end: the only card that begins like this, or the beginning if it is not a name by itself."""
+    """For a shortened name: the only card that begins like this, or the beginning if that is not a name itself."""
     from nanopace.hardware.cards import all_cards
 
     like = {card.name for card in all_cards() if card.name.lower().startswith(name.lower())}
@@ -43,7 +43,7 @@ def _cut(name: str) -> str | None:
 
 
 def _in_table(text: str) -> str | None:
-    """The longest name of a card that the text begins with."""
+    """The longest card name that the text begins with."""
     from nanopace.hardware.cards import all_cards
 
     text = text.lower()
@@ -58,7 +58,7 @@ def _in_table(text: str) -> str | None:
 
 
 def _known(name: str) -> str | None:
-    """The name, if it is a card's. What is not, such as cuda or auto, is left before the table is asked."""
+    """The name, if it is a card's. Other words, such as cuda or auto, are excluded before the table is searched."""
     from nanopace.hardware.cards import find_card
 
     if not any(map(str.isdigit, name)):

@@ -1,8 +1,8 @@
-"""Settings that forks of nanoGPT print in forms of their own, before their first row.
+"""Reads settings that forks of nanoGPT print in their own form, before their first row.
 
-A dict in one line or over several, argparse's Namespace, a list of `name: value`, and a few lines about the model. They
-are read by ast and never run. What only nanoGPT's own header tells is not here: a fork that names some settings does
-not say that the others have nanoGPT's defaults.
+These are a dict on one line or several, argparse's Namespace, a list of `name: value`, and a few lines about the model.
+They are parsed with ast and never run. nanoGPT's own header says more: a fork that names some settings does not say
+that the others have nanoGPT's defaults.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from nanopace.sources.printed_numbers import to_int
 if TYPE_CHECKING:
     import ast
 
-# vocab_size is none of nanoGPT's knobs, but forks print it with the shape.
+# vocab_size is not one of nanoGPT's knobs, but forks print it with the shape.
 _NAMES = frozenset(
     name for name, knob in KNOBS.items() if (knob.nanogpt or knob.part == "shape") and knob.part not in ("call", "site")
 )
 _OPENING = re.compile(r"\{|(?:Namespace|Config|Args)\(")
 _LISTED = re.compile(r"[\s|*>-]{0,12}(\w{1,40})\s{0,30}[:=]\s{0,30}(\S.{0,200}?)\s{0,80}[,|]?$")
 _PAIR = re.compile(r"\b(n_layer|n_head|n_embd|vocab_size|block_size)=(\d{1,9})\b")
-_FEWEST_LISTED = 3  # of these names in one head: fewer may be anything
+_FEWEST_LISTED = 3  # names in one head: fewer may mean anything
 _MOST_LINES, _LONGEST_DICT = 300, 20_000  # lines and characters of a dict
-_MOST_BRACES = 100  # in it: for some Pythons an f-string takes the square of the time
+_MOST_BRACES = 100  # in a dict: on some Python versions, f-strings take quadratic time
 _DEVICES = ("cuda", "cpu", "mps")
 
 
 def _folder(text: str) -> str:
-    """nanoGPT names a dataset by its folder."""
+    """nanoGPT names a dataset by its directory."""
     return text.rstrip("/\\").replace("\\", "/").rpartition("/")[2]
 
 
-# Lines that say one thing.
+# Lines with a single setting.
 _PLAIN: tuple[tuple[re.Pattern[str], str, Callable[[str], FactValue]], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), name, read)
     for pattern, name, read in (
@@ -57,7 +57,7 @@ class Settings:
 
     def __init__(self) -> None:
         self._open: list[str] = []  # lines of a dict that is not closed yet
-        self._depth = 0  # of its brackets
+        self._depth = 0  # nesting depth of its brackets
         self._listed: dict[str, FactValue] = {}
 
     def read(self, line: str) -> dict[str, FactValue]:
@@ -99,7 +99,7 @@ def _plain(line: str) -> dict[str, FactValue]:
 
 
 def _pairs_of(text: str) -> Iterator[tuple[str, FactValue]]:
-    """The settings in a dict, or in a call with names, up to its end; nothing where it is no Python."""
+    """The settings in a dict or a call with keywords, up to its end; none if it is not Python."""
     import ast
 
     from nanopace.config import KNOBS
@@ -120,7 +120,7 @@ def _pairs_of(text: str) -> Iterator[tuple[str, FactValue]]:
 
 
 def _named(node: ast.expr, depth: int = 0) -> Iterator[tuple[str, ast.expr]]:
-    """The names and values of a dict, and of those inside of it."""
+    """The names and values of a dict, including nested ones."""
     import ast
 
     pairs: list[tuple[str, ast.expr]] = []

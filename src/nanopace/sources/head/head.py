@@ -1,4 +1,4 @@
-"""What stands before the rows of a process: the card, and settings in a fork's own words."""
+"""Reads what comes before the rows of a process: the card, and a fork's settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _CARD_WORDS = ("NVIDIA", "Tesla", "Quadro", "GeForce", "AMD", "Radeon", "Instinc
 
 
 class Head:
-    """Feeds a RunBuilder with facts."""
+    """Passes facts to a RunBuilder."""
 
     def __init__(self, builder: RunBuilder) -> None:
         self._builder = builder
@@ -18,7 +18,7 @@ class Head:
         self._cards: set[str] = set()
 
     def feed(self, line: str, *, settings: bool) -> bool:
-        """One line that is none of nanoGPT's own; `settings`: not inside of a config that nanoGPT echoes."""
+        """Read a line that is not nanoGPT's. `settings`: it is not inside a config that nanoGPT echoes."""
         card = card_of(line) if any(word in line for word in _CARD_WORDS) else None
         if card is not None:
             self._card(card)
@@ -30,7 +30,7 @@ class Head:
         return card is not None or bool(found)
 
     def _card(self, name: str) -> None:
-        """Of two different cards it is unknown which one trained."""
+        """If two different cards are named, it is unknown which one trained."""
         self._cards.add(name)
         if len(self._cards) == 1:
             self._builder.fact("gpu", name)

@@ -1,14 +1,14 @@
-"""Rows whose time is not that of one iteration are made so, by what the format declares (`row_time`).
+"""Converts the time of each row to that of one iteration, as the format declares (`row_time`).
 
-nanoGPT prints the time of one, however far apart its rows are, and some of its forks print that of all iterations since
-the row before. A log counts as the other kind only if it proves it:
+nanoGPT prints the time of a single iteration, however far apart its rows are. Some forks print that of all iterations
+since the previous row. A log counts as the second kind only if it proves it:
 
-tokens      its own tokens a second, times its time, are the tokens of all those iterations
-stamps      from one time stamp to the next it is as long as the row says, and not that many times as long
-first_row   the first row, which holds one iteration and an evaluation, takes less than half of every other row that
-            saves nothing; if it saves itself, of every other row
+tokens      its tokens per second, times its time, are the tokens of all those iterations
+stamps      the difference between time stamps is what the row says, not that many times as long
+first_row   the first row, which has one iteration and an evaluation, takes less than half as long as every other row
+            without a save; if the first row saves, too, as every other row
 
-The last is no proof in nanoGPT's own rows: their clock does not wait for the GPU, so that a first row may be short.
+The last is no proof for nanoGPT's own rows: their clock does not wait for the GPU, so a first row may be short.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from nanopace.run import Checkpoint, CoverEvidence, Evaluation, Row, Rows, Run
 from nanopace.sources.infer.spacing import usual_spacing
 from nanopace.sources.log_format import RowTime
 
-_NEAR = 0.1  # of what is expected
-_SCATTER = 1.25  # times: the first step may have been a quick one
-_SHORTEST_S = 20.0  # that stamps have to span: they may be whole seconds
-_FEWEST = 3  # rows, or pairs of rows, that have to agree
+_NEAR = 0.1  # of the expected value
+_SCATTER = 1.25  # times: the first step may have been a fast one
+_SHORTEST_S = 20.0  # that time stamps must span: they may be whole seconds
+_FEWEST = 3  # rows, or pairs of rows, that must agree
 _SOON = 5  # rows after the first
-_MOST_ROWS = 2000  # that are looked at
+_MOST_ROWS = 2000  # to examine
 
 Number = Callable[[str], float | None]
 Event = TypeVar("Event", Evaluation, Checkpoint)
@@ -58,8 +58,8 @@ def per_iteration(
 def divide_covering_rows(run: Run, number: Number, *, row_tokens: object = None, a_fork: bool = False) -> Run:
     """The run with the time of one iteration in each row.
 
-    `number` gives facts, `row_tokens` are the tokens a second of a row times its time, and `a_fork` says that the rows
-    are not as nanoGPT prints them.
+    `number` returns facts, `row_tokens` is the tokens per second of a row times its time, and `a_fork` says that the
+    rows are not exactly nanoGPT's.
     """
     interval = int(number("log_interval") or 1) if len(run.rows) else 1
     evidence = _evidence(run, interval, number, row_tokens, a_fork) if interval > 1 else None
@@ -67,8 +67,8 @@ def divide_covering_rows(run: Run, number: Number, *, row_tokens: object = None,
 
 
 def divide_rows(run: Run, interval: int, evidence: CoverEvidence) -> Run:
-    """The same, where each row covers the iterations since the one before: `interval` at most, but where the trainer
-    always prints such rows, however far apart they are."""
+    """The same, for rows that cover the iterations since the previous one: at most `interval`, unless the trainer
+    always prints such rows, however far apart."""
     if evidence == "trainer":
         covered = since_row_before(run)
         interval = interval if interval > 1 else max(covered)
@@ -90,9 +90,9 @@ def divide_rows(run: Run, interval: int, evidence: CoverEvidence) -> Run:
 
 
 def _mark_mean_rows(run: Run, interval: int) -> Run:
-    """The same, where each row is the mean of them already.
+    """The same, for rows that already have the mean.
 
-    These trainers count from 1: an evaluation of the same number as a row follows it, and is in the time of the next.
+    These trainers count from 1: an evaluation with the same number as a row follows it, so the next row includes it.
     """
     return replace(
         run,
@@ -104,7 +104,7 @@ def _mark_mean_rows(run: Run, interval: int) -> Run:
 
 
 def _usual_cover(rows: Rows) -> int:
-    """The iterations since the row before, as they are most often; a row alone has all since the start."""
+    """The most frequent number of iterations since the previous row; for a single row, all since the start."""
     return usual_spacing(zip(rows.iteration, rows.last_iteration, rows.count, strict=True)) or rows.iteration[0]
 
 
@@ -118,9 +118,9 @@ def _evidence(run: Run, interval: int, number: Number, row_tokens: object, a_for
 
 
 def _by_stamps(run: Run) -> float | None:
-    """The time from row to row by the stamps, over the printed one; None where the stamps do not show it.
+    """The time from row to row by the stamps, divided by the printed one; None if there are too few stamps.
 
-    Where an evaluation or a save may be between two rows, or a part of one, they are left out.
+    Pairs of rows that may have an evaluation or a save between them are left out.
     """
     rows = run.rows[:_MOST_ROWS]
     busy = sorted([*(each.iteration for each in run.evaluations), *(each.iteration for each in run.checkpoints)])
@@ -135,7 +135,7 @@ def _by_stamps(run: Run) -> float | None:
 
 
 def _by_tokens(row_tokens: float, interval: int, number: Number) -> bool:
-    """Not where the same factor may come from several GPUs or micro-batches that one of the figures leaves out."""
+    """False if the same factor may come from GPUs or micro-batches that one of the figures leaves out."""
     batch, steps, block = (number(name) for name in ("batch_size", "gradient_accumulation_steps", "block_size"))
     tokens = number("tokens_per_iteration") or (batch or 0) * (steps or 0) * (block or 0)
     if not tokens or interval in (number("gpu_count"), steps):
@@ -144,27 +144,27 @@ def _by_tokens(row_tokens: float, interval: int, number: Number) -> bool:
 
 
 def _by_first_row(run: Run, interval: int) -> bool:
-    """The other rows cannot be longer than so many first ones either, or something else is odd about it."""
+    """The other rows must not be longer than that many first rows either; otherwise, something else is odd."""
     first = run.rows[0]
     saves = sorted(each.iteration for each in run.checkpoints)
     if saves[:1] == [0]:
-        saves = []  # it has all that the others have
+        saves = []  # the first row includes everything that the others do
     others = [
         row.ms
         for before, row in pairwise(run.rows[:_MOST_ROWS])
         if bisect_right(saves, before.iteration) == bisect_right(saves, row.iteration)
     ]
     evaluated = any(each.iteration == 0 and each.row == 0 for each in run.evaluations)
-    nanogpts_clock = not all(map(math.isnan, run.rows.mfu))  # whoever prints its mfu has its clock, too
+    nanogpts_clock = not all(map(math.isnan, run.rows.mfu))  # a fork that prints nanoGPT's mfu has its clock, too
     if first.iteration or first.count > 1 or not evaluated or len(others) < _FEWEST or nanogpts_clock:
         return False
-    typical = upper_median(others[:_SOON])  # later ones may be of another speed
+    typical = upper_median(others[:_SOON])  # later ones may have another speed
     return 2 * first.ms < min(others) and typical <= _SCATTER * interval * first.ms
 
 
 def since_row_before(run: Run) -> list[int]:
-    """For each row the iterations since the one before, or since its process went on. The first row of a log may be
-    that of an excerpt: it covers no more than the second."""
+    """For each row, the iterations since the previous one, or since its process resumed. A log may be an excerpt, so
+    its first row covers no more than the second."""
     rows = run.rows
     resumed = {each.row: each.iteration for each in run.restarts}
     resumed |= {each.row: each.iteration for each in run.rollbacks}
@@ -180,13 +180,13 @@ def since_row_before(run: Run) -> list[int]:
 
 
 def _covered(rows: Rows, index: int, interval: int) -> int:
-    """Iterations since the row before, or since the start: rows may be nearer to each other than most are."""
+    """Iterations since the previous row, or since the start: some rows may be closer together than most."""
     since = rows.iteration[index] - (rows.last_iteration[index - 1] if index else 0)
     return min(interval, max(1, since)) if rows.count[index] == 1 else interval
 
 
 def _in_its_row(event: Event, run: Run) -> Event:
-    """What happened between two rows is in the time of the later one, unless the clock stops for it."""
+    """An event between two rows is in the time of the later one, unless the clock stops for it."""
     row = bisect_left(run.rows.last_iteration, event.iteration)
     inside = run.row_contains_evaluation and event.row is None and 0 < row < len(run.rows)
     return replace(event, row=row) if inside else event

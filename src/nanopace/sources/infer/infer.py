@@ -1,7 +1,7 @@
-"""Facts that a log does not state, but that follow from what it states.
+"""Derives facts that a log does not state but that follow from what it states.
 
-Facts have an order: a flag wins over the log, the log over the config file, and all of them over an inference. An
-inference names its reason, and is not made where two answers would fit.
+Facts have a precedence: a flag overrides the log, the log overrides the config file, and all of them override an
+inference. An inference gives its reason, and is not made if two answers would fit.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from nanopace.sources.infer.spacing import usual_spacing
 from nanopace.sources.infer.tokens_of_mfu import tokens_of_mfu
 from nanopace.sources.infer.vocabulary_of_loss import vocabulary_of_loss
 
-_SMALLEST, _LARGEST = 1e-18, 1e18  # numbers of a run: FLOPs per token are the largest
+_SMALLEST, _LARGEST = 1e-18, 1e18  # limits for numbers of a run: FLOPs per token are the largest
 
-# Knobs whose default depends on the machine or the dataset.
+# Knobs whose default depends on the machine or the data.
 _DEPENDENT = ("dtype", "device", "init_from")
-# Printed even without an echoed config: these do not show that all other knobs have their defaults.
+# Printed even without an echoed config, so these do not show that all other knobs have their defaults.
 _ALWAYS_PRINTED = frozenset(("vocab_size", "compile", "init_from", "n_layer", "n_head", "n_embd", "bias"))
 
-# What a reader saw of the rows and the head; it serves to infer, and is no fact of the run.
+# What a reader saw in the rows and the head. It is used for inference, and is not a fact of the run.
 _HINTS = ("row_tokens", "other_columns", "fork_settings", "loss_unit")
 
 Conflict = tuple[str, FactValue, FactValue]
@@ -60,14 +60,14 @@ class Known:
             self.facts[name] = Fact(value, "inferred", because)
 
     def check(self, name: str, value: FactValue) -> None:
-        """A config file that the log contradicts stays in use, and the conflict is reported."""
+        """If the log contradicts a config file, the file's value stays in use, and the conflict is reported."""
         fact = self.facts.get(name)
         if fact is not None and fact.origin == "config file" and fact.value != value:
             self.conflicts.append((name, fact.value, value))
 
 
 def _is_known(value: FactValue) -> bool:
-    """A number that no real run can have is dropped: nothing follows from it."""
+    """False for a number that no real run can have: nothing should follow from it."""
     return not isinstance(value, (int, float)) or value == 0 or _SMALLEST < value < _LARGEST
 
 
@@ -111,7 +111,7 @@ def complete(
 
 
 def _without_zeros(rows: Rows) -> Rows:
-    """An mfu of 0.00 throughout, where the trainer does not know the card's peak, is no figure."""
+    """An mfu that is always 0.00, because the trainer does not know the card's peak, is not a figure."""
     if any(mfu > 0 for mfu in rows.mfu):
         return rows
     unknown = rows[:]
@@ -160,7 +160,7 @@ def _infer_intervals(known: Known, run: Run) -> None:
 
 
 def _infer_shape(known: Known, groups: Mapping[str, int]) -> None:
-    """Where no setting is printed: the vocabulary and the context only if one common pair adds up."""
+    """If no settings are printed. Vocabulary and context follow only if exactly one common pair fits."""
     shape = shape_of_groups(groups)
     for name, value in shape.items():
         known.add(name, value, "parameter_groups")
@@ -195,9 +195,9 @@ def _infer_model(known: Known, run: Run, groups: Mapping[str, int], *, had_confi
 
 
 def _defaults_hold(known: Known, run: Run, had_config: bool) -> bool:
-    """Whether knobs that are not named have today's defaults: a config was seen, and it is today's nanoGPT.
+    """Whether knobs that are not named have today's defaults: there was a config, and it is today's nanoGPT.
 
-    The defaults changed until nanoGPT began to print its tokens per iteration, in the spring of 2023.
+    The defaults changed until spring 2023, when nanoGPT began to print its tokens per iteration.
     """
     today = "tokens_per_iteration" in known.facts
     if not today and not had_config:
@@ -209,15 +209,16 @@ def _defaults_hold(known: Known, run: Run, had_config: bool) -> bool:
 
 
 def _is_knob(name: str) -> bool:
-    from nanopace.config import KNOBS  # a log that says nothing of its config does without
+    from nanopace.config import KNOBS  # a log without a config does not need this import
 
     return name in KNOBS
 
 
 def _infer_parameters(known: Known) -> None:
-    """Exact from the shape. What the log prints is rounded, and in the first weeks counted the positions too.
+    """Exact if derived from the shape. The log's number is rounded, and in nanoGPT's first weeks included the
+    positions.
 
-    Biases are a thousandth of the parameters: where the log does not mention them, they are left out.
+    Biases are a thousandth of the parameters: if the log does not mention them, they are left out.
     """
     layers, width, vocabulary = (known.number(name) for name in ("n_layer", "n_embd", "vocab_size"))
     if layers is None or width is None or vocabulary is None:
@@ -234,7 +235,7 @@ def _infer_parameters(known: Known) -> None:
 
 
 def _printed_peak(known: Known, peak: float | Literal["card"]) -> float | None:
-    """What the printed mfu is divided by: always the same, or the peak of the card that ran, in its precision."""
+    """The peak that the printed mfu is relative to: always the same, or that of the card that ran, in its precision."""
     if peak != "card":
         return peak
     gpu, dtype = known.facts.get("gpu"), known.facts.get("dtype")
@@ -249,7 +250,7 @@ def _infer_flops(known: Known) -> None:
     if count is None or layers is None or width is None or block is None:
         return
     known.add("flops_per_token", flops_per_token(count, layers, width, block), "model_shape")
-    whole = known.number("flops_per_token")  # as the trainer counts: not every weight is one that it multiplies with
+    whole = known.number("flops_per_token")  # as the trainer counts: not every weight is multiplied
     if whole is not None:
         skipped = flops_per_token(0, layers, width, block, causal=True)
         known.add("flops_per_token_causal", max(0.0, whole - skipped), "model_shape")

@@ -1,8 +1,8 @@
-"""The work of an iteration, out of a printed mfu that is a running average.
+"""Derives the work of an iteration from a printed mfu that is a running average.
 
-nanoGPT prints m = 0.9 m' + 0.1 w / t, with m' the figure of the row before, t the row's time and w the work of an
-iteration over the assumed peak, which is the same in every row. The times are known, so every row says between which
-bounds w lies, as exactly as its mfu is rounded, evaluation rows like any other; what all rows agree on is the answer.
+nanoGPT prints m = 0.9 m' + 0.1 w / t: m' is the figure of the previous row, t the row's time, and w the work of an
+iteration over the assumed peak, which is the same in every row. The times are known, so each row, including evaluation
+rows, gives bounds for w, as exact as the rounding of its mfu. The answer is what all rows agree on.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from nanopace.run import Rows, Run
 
-MOST_ROWS = 20_000  # that are looked at
+MOST_ROWS = 20_000  # to examine
 HALF_TICK_MS = 0.005  # times are rounded to 0.01 ms
-FEWEST_ROWS = 5  # without a contradiction, to be no accident
+FEWEST_ROWS = 5  # without a contradiction, so that it is not by chance
 DUST = 1e-9
 
 
 class Work(NamedTuple):
-    """What an iteration does, in milliseconds at the assumed peak: between these bounds."""
+    """The bounds of what an iteration does, in milliseconds at the assumed peak."""
 
     low: float
     high: float
@@ -31,14 +31,14 @@ class Work(NamedTuple):
 
     @property
     def uncertainty(self) -> float:
-        """How far off the middle may be, as a share of it."""
+        """The possible error of the midpoint, as a share of it."""
         return (self.high - self.low) / (self.high + self.low)
 
 
 def printed_work(run: Run) -> Work | None:
-    """The work of an iteration; None where the printed mfu does not give it, or is no average of this kind.
+    """The work of an iteration; None if the printed mfu does not reveal it, or is not such an average.
 
-    Some forks print each row's own figure: of the two readings, the one that fewer rows contradict is taken.
+    Some forks print each row's own figure: of the two interpretations, the one that fewer rows contradict is used.
     """
     rows, starts = _single_rows(run.rows), frozenset(restart.row for restart in run.restarts)
     stretches = list(_stretches(rows, run.mfu_smoothing or 0.0, starts))
@@ -56,17 +56,17 @@ def printed_work(run: Run) -> Work | None:
 
 
 def _single_rows(rows: Rows) -> Rows:
-    """Those before the first that stands for many: beyond it, the row before one is not known."""
+    """The rows before the first folded one: after that, a row's predecessor is not known."""
     folded = min((first for first, count in zip(rows.iteration, rows.count, strict=True) if count > 1), default=None)
     some = rows[:MOST_ROWS]
     return some if folded is None else some[: sum(last < folded for last in some.last_iteration)]
 
 
 def _stretches(rows: Rows, weight: float, starts: Collection[int]) -> Iterator[_Stretch]:
-    """Rows that agree, as long as they do. What a row contradicts begins again with it: lines may be missing there."""
+    """Consecutive rows that agree. A row that contradicts them starts a new stretch: lines may be missing before it."""
     half = _half_step(rows.mfu)
     current: _Stretch | None = None
-    known = False  # the average begins with the next figure: the rows before it have none
+    known = False  # whether the average starts with the next figure, because the rows before have none
     for index, (ms, mfu) in enumerate(zip(rows.ms, rows.mfu, strict=True)):
         if math.isnan(mfu) or index in starts:
             if current is not None:
@@ -92,13 +92,13 @@ class _Stretch:
         self._weight, self._half = weight, half
         self._before = mfu
         self._kept, self._inverse = (0.0, 1 / ms) if begins else (1.0, 0.0)
-        self._blur = HALF_TICK_MS / ms + DUST  # of `inverse`, as the times are rounded
+        self._blur = HALF_TICK_MS / ms + DUST  # of `inverse`, because times are rounded
         self.low, self.high = self._bounds(mfu) if begins else (-math.inf, math.inf)
         self.rows = 1
-        self.contradicted = False  # by the row after the last
+        self.contradicted = False  # by the next row
 
     def takes(self, ms: float, mfu: float) -> bool:
-        """Go on with a row; False where no work fits it and those before."""
+        """Add a row; False if no work fits it and those before."""
         self._kept *= self._weight
         self._inverse = self._weight * self._inverse + (1 - self._weight) / ms
         self._blur = max(self._blur, HALF_TICK_MS / ms + DUST)
@@ -117,8 +117,8 @@ class _Stretch:
 
 
 def _half_step(figures: Sequence[float]) -> float:
-    """Half of the last digit that is printed: two decimals of a percentage, where more or fewer do not show."""
+    """Half a unit of the last printed digit: two decimals of a percentage, unless the figures show more or fewer."""
     known = {round(mfu * 100, 8) for mfu in figures if not math.isnan(mfu)}
-    fewest = 2 if len(known) < 10 else 0  # a few figures may end in 0 by accident
+    fewest = 2 if len(known) < 10 else 0  # a few figures may end in 0 by chance
     decimals = next((n for n in range(fewest, 7) if all(abs(each - round(each, n)) < 1e-7 for each in known)), 7)
     return 0.005 * 0.1**decimals

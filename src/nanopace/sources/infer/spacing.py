@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def usual_spacing(groups: Iterable[tuple[int, int, int]]) -> int | None:
-    """The most frequent distance, of groups with first, last and count. Those that overlap are one, evenly spaced."""
+    """The most frequent distance, from first, last and count of each group. Overlapping groups count as one."""
     spacings: Counter[int] = Counter()
     start = reach = inside = 0
     for first, last, count in sorted(groups):

@@ -1,4 +1,4 @@
-"""The vocabulary, from the loss of a model that has not learned anything yet."""
+"""The vocabulary size, from the loss of an untrained model."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import math
 from nanopace.run import Run
 
 _CHARACTERS = (65, 256)  # vocabularies of characters or bytes
-# What people train with, as nanoGPT pads it. Those of nearly the same size cannot be told apart by a loss.
+# Common vocabularies, as nanoGPT pads them. A loss cannot distinguish those of nearly the same size.
 COMMON = (*_CHARACTERS, 4096, 8192, 16384, 32000, 32768, 50304, 65536, 100277, 128256, 151936, 200019)
 
 
 def vocabulary_of_loss(run: Run, width: int | None) -> int | None:
-    """An untrained model's loss is ln(vocabulary), and a little more the wider it is; None unless only one fits."""
+    """An untrained model's loss is ln(vocabulary), plus a little more the wider it is. None unless only one fits."""
     first = _first_loss(run)
     if first is None:
         return None
     fits = [each for each in COMMON if -0.03 <= first - math.log(each) <= _most_excess(each, width)]
     if len(fits) != 1:
         return None
-    # A GPT-2 that is finetuned may start at such a loss too, but it does not fall to that of a model of characters.
+    # The loss of a fine-tuned GPT-2 may start here, too, but does not fall as low as that of a character model.
     if fits[0] in _CHARACTERS and not min(run.logged.loss) < 0.6 * first:
         return None
     return fits[0]
 
 
 def _first_loss(run: Run) -> float | None:
-    """That of the evaluation before the first step, or of the first step; None where the log begins later."""
+    """The loss of the evaluation before the first step, or of the first step; None if the log starts later."""
     for evaluation in run.evaluations[:1]:
         if evaluation.iteration == 0 and evaluation.metric == "loss" and evaluation.val is not None:
             return evaluation.val
@@ -35,6 +35,6 @@ def _first_loss(run: Run) -> float | None:
 
 
 def _most_excess(vocabulary: int, width: int | None) -> float:
-    """About 0.0002 per channel is measured: 0.05 at 384, 0.17 at 768."""
+    """Measured: about 0.0002 per channel, 0.05 at 384, 0.17 at 768."""
     most = 0.15 if vocabulary in _CHARACTERS else 0.35
     return most if width is None else min(most, 0.05 + 0.0003 * width)

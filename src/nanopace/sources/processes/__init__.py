@@ -1,1 +1,1 @@
-"""Several processes in one log: told apart by a prefix or by their iterations, and how each of them ended."""
+"""Several processes in one log: separated by a prefix or by their iterations, and how each of them ended."""

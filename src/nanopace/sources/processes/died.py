@@ -1,4 +1,4 @@
-"""What any trainer's process leaves in a log besides its own lines: torchrun's prefix, and how it died."""
+"""What any trainer's process leaves in a log besides its lines: torchrun's prefix, and how it died."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from nanopace.run import Ending
 
-RANK = re.compile(r"\[(?:rank|default)(\d+)\]:\s?")  # in front of every line, where torchrun is asked for it
+RANK = re.compile(r"\[(?:rank|default)(\d+)\]:\s?")  # before every line, if torchrun is asked for it
 
 # For an alternation: the group that matched is a key of ENDINGS.
 ENDING = (

@@ -1,13 +1,13 @@
-"""Several processes that print into one log, with nothing before their lines that tells them apart.
+"""Separates several processes that print to one log without a prefix.
 
     iter 120: loss 3.01, time 101.20ms
     iter 119: loss 3.02, time 100.70ms
     iter 121: ...
     iter 120: ...
 
-A restarted process goes back too, but then the one before it is gone. Here it continues: its next row follows its last.
-From the first row that goes back, a few hundred rows are looked at before each is assigned to a process. The rows of
-the first process are kept, those of the others are counted.
+A restarted process goes back, too, but then the previous one is gone. Here it continues: its next row follows its last.
+From the first row that goes back, a few hundred rows are examined before each is assigned to a process. The rows of the
+first process are kept; those of the others are counted.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from nanopace.sources.build import RunBuilder
 from nanopace.sources.processes.rank_prefixes import BEGINNING
 
 WINDOW = 512  # rows
-_RETURNS = 3  # of a process behind rows of another one: fewer may be lines that are missing
-_MOST_LANES = 1024  # that are remembered
+_RETURNS = 3  # of a process after rows of another: fewer may be missing lines
+_MOST_LANES = 1024  # to remember
 
-# As nanoGPT and nanochat print them; those of other trainers are taken as they come.
+# As nanoGPT and nanochat print them; those of other trainers are passed through.
 _EVALUATION = re.compile(r"\b[sS]tep\s{0,8}(\d{1,12})\s{0,4}(?::|\|\s?([A-Za-z]{1,20}))", re.ASCII)
 
-Printed = tuple[str, bool]  # a line, and whether it has its end
+Printed = tuple[str, bool]  # a line, and whether it has its line end
 
 
 class _Line(NamedTuple):
@@ -38,7 +38,7 @@ class _Line(NamedTuple):
 
 
 def of_one_process(printed: Iterable[Printed], builder: RunBuilder) -> Iterator[Printed]:
-    """The lines of a log without the rows of processes that print between those of another."""
+    """The lines of a log without the rows of other processes that print in between."""
     row_start = re.compile(builder.format.row_start, re.ASCII)
     window: _Window | None = None
     last, text = -1, ""
@@ -48,7 +48,7 @@ def of_one_process(printed: Iterable[Printed], builder: RunBuilder) -> Iterator[
         iteration = None if found is None else int(found[1])
         if found is not None and iteration is not None:
             text, before = line[found.start() :], text
-            if text == before:  # twice the same: two handlers print it
+            if text == before:  # the same line twice: two handlers print it
                 iteration = None
             elif window is None and iteration <= last:
                 window = _Window(last, builder)
@@ -67,7 +67,7 @@ def of_one_process(printed: Iterable[Printed], builder: RunBuilder) -> Iterator[
 
 
 def _goes_back(line: str, last: int) -> bool:
-    """An evaluation of an earlier iteration: the row behind it will be, too."""
+    """An evaluation of an earlier iteration: the row after it will be earlier, too."""
     found = _EVALUATION.search(line, 0, BEGINNING) if "tep" in line else None
     return found is not None and int(found[1]) < last
 
@@ -79,17 +79,17 @@ class _Window:
         self._builder = builder
         self._lines: deque[_Line] = deque()
         self._rows = 0  # of these lines
-        self._stride = 0  # from one row of a process to its next; 0 until enough rows are seen
+        self._stride = 0  # from one row of a process to its next; 0 until enough rows have been seen
         self._last = {0: last}  # by lane: its last iteration
         self._waiting: dict[int, list[int]] = {}  # by iteration: lanes whose next row it would be
         self._lane = self._lanes = 0  # of the last row, and the highest
         self._alone = 0  # rows since another lane had one
-        self._returns: Counter[int] = Counter()  # by lane: how often it goes on behind another one, in these lines
-        self._before = 0  # the lane of the last row that was decided
+        self._returns: Counter[int] = Counter()  # by lane: how often it continues after another one, in these lines
+        self._before = 0  # the lane of the last decided row
         self._kept = 0  # the lane whose rows are kept
         self._others: set[int] = set()
         self._reached = last
-        self._between: list[Printed] = []  # lines since the last row that was decided
+        self._between: list[Printed] = []  # lines since the last decided row
         self._evaluated: dict[str, int] = {}
 
     @property
@@ -97,7 +97,7 @@ class _Window:
         return self._alone >= WINDOW
 
     def add(self, printed: Printed, row: int | None) -> Iterator[Printed]:
-        """One more line; gives those that this one decides."""
+        """Add a line. Yields those that it decides."""
         if not self._stride:
             self._lines.append(_Line(printed, row))
             self._rows += row is not None
@@ -110,14 +110,14 @@ class _Window:
             yield from self._decide(ended=False)
 
     def finish(self) -> Iterator[Printed]:
-        """No more lines, or no more doubt."""
+        """Decide on the rest: there are no more lines, or no more doubt."""
         if not self._stride:
             self._begin()
         while self._lines:
             yield from self._decide(ended=not self.one_process_left)
 
     def _begin(self) -> None:
-        """The rows of one process are as far apart as most neighbours among all iterations."""
+        """The stride of a process is the most frequent gap between all iterations."""
         known = sorted({line.row for line in self._lines if line.row is not None} | {*self._last.values()})
         gaps = Counter(after - before for before, after in pairwise(known))
         self._stride = min(gaps, key=lambda gap: (-gaps[gap], gap), default=1)
@@ -125,7 +125,7 @@ class _Window:
         self._lines = deque(map(self._placed, self._lines))
 
     def _placed(self, line: _Line) -> _Line:
-        """In the lane of the last row, in one that waits for it, or in a new one."""
+        """Assign a row to the lane of the last row, to one that waits for it, or to a new one."""
         if line.row is None:
             return line
         last, row = self._last[self._lane], line.row
@@ -164,7 +164,7 @@ class _Window:
             self._waiting.pop(row + self._stride, None)
 
     def _decide(self, *, ended: bool) -> Iterator[Printed]:
-        """Decide on the first line. One that is no row waits for the row that follows."""
+        """Decide on the first line. A line that is not a row waits for the next row."""
         line = self._lines.popleft()
         if line.row is None:
             self._between.append(line.printed)
@@ -185,12 +185,12 @@ class _Window:
             self._builder.row_of_another()
 
     def _is_of_another(self, lane: int, ended: bool) -> bool:
-        """Whether the kept process continues behind this row: several times, or once more behind a known other one."""
+        """Whether the kept process continues after this row: several times, or once after another known one."""
         returns = self._returns[self._kept]
         return returns >= _RETURNS or (lane in self._others and (returns > 0 or ended))
 
     def _flush_between(self, *, kept: bool) -> Iterator[Printed]:
-        """The lines before a row. Every process prints an evaluation: the first counts, unless it is an old one."""
+        """The lines before a row. Each process prints the evaluations: the first counts, unless it is old."""
         for printed in self._between:
             found = _EVALUATION.search(printed[0], 0, BEGINNING)
             if found is not None and (self._others or not kept):

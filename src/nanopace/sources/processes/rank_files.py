@@ -1,8 +1,9 @@
-"""A directory that torchrun fills: a file for each rank, in each attempt to start them all.
+"""Reads a directory that torchrun fills: a file per rank and per attempt to start them all.
 
     torchrun --log-dir D --redirects 3      D/<run>_<random>/attempt_0/<rank>/{stdout,stderr}.log
 
-They are one run: one rank is read, all its attempts behind each other, and the others' times say who kept whom waiting.
+Together they are one run. One rank is read, with all its attempts in succession; the times of the others show which
+rank was the slowest.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from nanopace.sources.processes.rank_lags import RankLags
 _ATTEMPT = re.compile(r"attempt_(\d{1,9})", re.ASCII)
 _RANK = re.compile(r"\d{1,6}", re.ASCII)
 _STREAMS = ("stdout.log", "stderr.log")
-_FILTERED = ("filtered_stdout.log", "filtered_stderr.log")  # some ranks' lines once more
+_FILTERED = ("filtered_stdout.log", "filtered_stderr.log")  # copies of some ranks' lines
 
 
 class RankFiles(NamedTuple):
@@ -37,14 +38,14 @@ class RankFiles(NamedTuple):
 
     @property
     def source(self) -> Path:
-        """What stands for all of them: a directory, or the only file."""
+        """What represents them all: a directory, or the only file."""
         return Path(
             os.path.commonpath([file for ranks in self.attempts.values() for each in ranks.values() for file in each])
         )
 
 
 def group_rank_files(logs: Iterable[Path]) -> list[Path | RankFiles]:
-    """The same logs in their order, with those of torchrun's ranks together."""
+    """The same logs in order, with those of torchrun's ranks grouped."""
     grouped: list[Path | RankFiles] = []
     runs: dict[Path, dict[int, dict[int, list[Path]]]] = {}
     others: list[Path] = []
@@ -64,7 +65,7 @@ def group_rank_files(logs: Iterable[Path]) -> list[Path | RankFiles]:
 
 
 def _place(log: Path) -> tuple[Path, int, int] | None:
-    """The run's directory, the attempt and the rank of a file; None where torchrun did not name it."""
+    """The run's directory, attempt and rank of a file; None if torchrun did not name it."""
     rank = log.absolute().parent
     attempt = _ATTEMPT.fullmatch(rank.parent.name)
     if log.name not in _STREAMS or attempt is None or not _RANK.fullmatch(rank.name):
@@ -73,11 +74,11 @@ def _place(log: Path) -> tuple[Path, int, int] | None:
 
 
 def read_ranks(files: RankFiles, read: Callable[[Path | BinaryIO], list[Run]]) -> list[Run]:
-    """The runs of the rank that has the loss, or of the first, with what the others say of it."""
+    """The runs of the rank that has the loss, or of the first, with what the others add."""
     ranks = sorted({rank for attempt in files.attempts.values() for rank in attempt})
     runs: dict[int, list[Run]] = {}
     for rank in ranks:
-        with suppress(InputError):  # looked like a log from its beginning
+        with suppress(InputError):  # it only looked like a log at its beginning
             runs[rank] = _read_rank(files, rank, read)
     if not runs:
         return []
@@ -89,7 +90,7 @@ def read_ranks(files: RankFiles, read: Callable[[Path | BinaryIO], list[Run]]) -
 
 
 def _read_rank(files: RankFiles, rank: int, read: Callable[[Path | BinaryIO], list[Run]]) -> list[Run]:
-    """By its stdout, or, where that has no rows, by its stderr."""
+    """Read a rank from its stdout or, if that has no rows, from its stderr."""
     logs = [files.attempts[attempt][rank][0] for attempt in sorted(files.attempts) if rank in files.attempts[attempt]]
     if len(logs) == 1:
         return read(logs[0])
@@ -102,7 +103,7 @@ def _has_loss(runs: Iterable[Run]) -> bool:
 
 
 def _of_others(index: int, chosen: int, runs: Mapping[int, Sequence[Run]]) -> dict[int, Run]:
-    """The same run as the other ranks saw it."""
+    """The same run, as the other ranks logged it."""
     return {rank: each[index] for rank, each in runs.items() if rank != chosen and len(each) == len(runs[chosen])}
 
 
@@ -122,7 +123,7 @@ def _with_others(run: Run, rank: int, others: Mapping[int, Run], directory: str)
 
 
 def _lags(runs: Mapping[int, Run]) -> RankLags:
-    """Who was the slowest in each row that all of them have: but for the first, and for what is more than a step."""
+    """Which rank was the slowest in each row that all have, except the first and those with an evaluation or a save."""
     lags = RankLags(len(runs))
     busy = {each.iteration for run in runs.values() for each in run.evaluations}
     busy |= {each.iteration for run in runs.values() for each in run.checkpoints}
@@ -142,7 +143,7 @@ def _is_plain(row: Row, busy: set[int]) -> bool:
 
 
 class _Chain(io.RawIOBase):
-    """Files one behind the other, each ending its last line."""
+    """Files in succession, each with its last line ended."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.name = paths[-1].name

@@ -1,4 +1,4 @@
-"""Which of several ranks kept the others waiting, over all steps of a run."""
+"""Which of several ranks made the others wait, over all steps of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class RankLags:
     """Takes the slowest rank of every step."""
 
     def __init__(self, world_size: int | None = None) -> None:
-        self.world_size = world_size  # the ranks of another number of processes are others
+        self.world_size = world_size  # with another number of processes, the ranks are different ones
         self._steps: dict[int, int] = {}
         self._lags: dict[int, array[float]] = {}
 
@@ -23,7 +23,7 @@ class RankLags:
             self._lags.setdefault(rank, array("d")).append(lag)
 
     def all(self) -> tuple[RankLag, ...]:
-        """The rank that was the slowest most often is first."""
+        """The lags, with the most frequently slowest rank first."""
         ranks = sorted(self._steps, key=lambda rank: (-self._steps[rank], rank))
         return tuple(RankLag(rank, self._steps[rank], self._median_lag(rank)) for rank in ranks)
 

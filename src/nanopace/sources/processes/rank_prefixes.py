@@ -1,8 +1,8 @@
-"""Several ranks that print into one log, told apart by what stands before their lines.
+"""Separates several ranks that print to one log, by the prefix of their lines.
 
-Launchers and clusters put a rank before each line, every one in its own way: `[rank1]:`, `[default1]:`, `(rank 1)`,
-`[GPU1]`, `node1:`, ` 1:`. A number before a row may also be anything else. It is a rank where nearly every row has
-one, where it takes a few values, and where those print the same iterations.
+Launchers and clusters put a rank before each line, each in a different way: `[rank1]:`, `[default1]:`, `(rank 1)`,
+`[GPU1]`, `node1:`, ` 1:`. A number before a row may also be anything else. It is a rank if nearly every row has one, it
+has only a few values, and these print the same iterations.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from nanopace.sources.build import RunBuilder
 from nanopace.sources.log_format import LogFormat
 from nanopace.sources.processes.died import ENDING
 
-LONGEST_PREFIX = 200  # characters before a row, in which its rank is
-BEGINNING = 800  # characters of a line in which a row has to begin
-_MOST_ROWS = 2000  # that are looked at
+LONGEST_PREFIX = 200  # characters before a row that may contain its rank
+BEGINNING = 800  # characters of a line within which a row must begin
+_MOST_ROWS = 2000  # to examine
 _FEWEST_ROWS = 4
 _NEARLY_ALL = 0.9  # of the rows
 
 _STEP = re.compile(r"\b[sS]tep\s{0,8}\d", re.ASCII)
 _END = re.compile(ENDING)
-# Those that are a rank more surely come first: a node may have several.
+# The more reliable ones come first: a node may have several ranks.
 _KINDS = tuple(
     re.compile(pattern, re.ASCII | re.IGNORECASE)
     for pattern in (
@@ -48,11 +48,11 @@ class Ranks:
         self.rank = rank
 
     def row_in(self, line: str) -> re.Match[str] | None:
-        """The beginning of a row."""
+        """Match the beginning of a row."""
         return self._row.search(line, 0, BEGINNING)
 
     def split(self, line: str) -> tuple[int | None, str]:
-        """The rank that printed a line, and the line without it; None where none is before it."""
+        """The rank that printed a line, and the line without its prefix; None if it has none."""
         row = self.row_in(line)
         found = self._kind.search(line, 0, row.start() if row else LONGEST_PREFIX)
         if found is None or (row is None and _OTHER_WORD.search(line, 0, found.start())):
@@ -61,7 +61,7 @@ class Ranks:
 
 
 def find_ranks(printed: Iterable[str], format: LogFormat) -> Ranks | None:
-    """Look at the first lines of a log; None where it has one rank, or they cannot be told apart."""
+    """Examine the first lines of a log; None if it has one rank, or they cannot be separated."""
     rows: list[tuple[str, int]] = []
     row_start = re.compile(format.row_start, re.ASCII)
     for line in printed:
@@ -81,7 +81,7 @@ def find_ranks(printed: Iterable[str], format: LogFormat) -> Ranks | None:
 
 
 def _are_ranks(rows: list[tuple[int, int]]) -> bool:
-    """Few, not one after the other as epochs are, and at work on the same iterations."""
+    """Few, not consecutive like epochs, and working on the same iterations."""
     counts = Counter(rank for rank, _ in rows)
     if len(counts) < 2 or 2 * len(counts) > len(rows):
         return False
@@ -92,7 +92,7 @@ def _are_ranks(rows: list[tuple[int, int]]) -> bool:
 
 
 def of_one_rank(printed: Iterable[tuple[str, bool]], ranks: Ranks, builder: RunBuilder) -> Iterator[tuple[str, bool]]:
-    """The lines of the first rank, without its prefix. Of the others only how they ended; their rows are counted."""
+    """The lines of the first rank, without its prefix. Of the others, only how they ended; their rows are counted."""
     begun = False
     for line, ended in printed:
         rank, rest = ranks.split(line)

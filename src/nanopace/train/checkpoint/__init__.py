@@ -1,5 +1,6 @@
-"""Checkpoints: each a directory that is complete or not there, written while training goes on.
+"""Checkpoints: each is a directory that is complete or absent, written while training continues.
 
-`layout.py` is what is on the disk, `write.py` how it gets there, `saver.py` when; `best.py` and `choose.py` say which
-one is the model, `verify.py` which are intact. `run_dir.py` and `lock.py` keep a directory to one training.
+`layout.py` defines the files on disk, `write.py` writes them, `saver.py` decides when; `best.py` and `choose.py` pick
+the checkpoint that is the model, `verify.py` finds the intact ones. `run_dir.py` and `lock.py` reserve a directory for
+one run.
 """

@@ -1,6 +1,6 @@
-"""Which checkpoint of a run is its best: what best.json says, checked against the checkpoints themselves.
+"""Finds a run's best checkpoint: the one in best.json, checked against the checkpoints themselves.
 
-No checkpoint is removed on the word of best.json alone. Its checksum must be right, the newest intact checkpoint must
+best.json alone is not enough to remove a checkpoint. Its checksum must be right, the newest intact checkpoint must
 agree, and the one it names must be intact. If any of these fails, every checkpoint that may be the best is kept.
 """
 
@@ -37,12 +37,12 @@ def write_best(out_dir: Path, step: int, loss: float) -> None:
 
 
 def read_best(out_dir: Path) -> Best | None:
-    """None if there is none or its checksum is wrong. Earlier versions wrote no checksum."""
+    """What best.json names; None if there is no such file or its checksum is wrong. Old versions wrote no checksum."""
     return _read(out_dir)[0]
 
 
 def best_until(saved: Saved) -> Best | None:
-    """The best evaluation up to this step. That of this very step came after the save, and is only in best.json."""
+    """The best evaluation up to this step. The step's own evaluation came after the save, so only best.json has it."""
     of_run = read_best(saved.path.parent.parent) if saved.path.parent.name == CHECKPOINTS else None
     known = [each for each in (saved.best, of_run) if each is not None and each[0] <= saved.step]
     return min(known, key=lambda each: each[1], default=None)
@@ -50,16 +50,16 @@ def best_until(saved: Saved) -> Best | None:
 
 @dataclass(frozen=True, slots=True)
 class KnownBest:
-    """What is known of the best checkpoint when a run resumes."""
+    """What is known about the best checkpoint when a run resumes."""
 
     best: Best | None = None
-    certain: bool = True  # best.json is right, and need not be written again
-    protected: frozenset[int] = frozenset()  # steps not to remove, because each may be the best
+    certain: bool = True  # best.json is right and need not be rewritten
+    protected: frozenset[int] = frozenset()  # steps not to remove: each may be the best
     warning: str | None = None  # for the user
 
 
 def known_best(out_dir: Path, keep_last: int, is_intact: Callable[[Path], bool]) -> KnownBest:
-    """`is_intact` verifies a checkpoint, and may remember the answer."""
+    """`is_intact` verifies a checkpoint; it may cache the answer."""
     by_step = {step_of(each.name): each for each in checkpoint_directories(out_dir)}  # newest first
     intact = [step for step, each in by_step.items() if is_intact(each)]
     if not intact:
@@ -73,14 +73,14 @@ def known_best(out_dir: Path, keep_last: int, is_intact: Callable[[Path], bool])
     if of_state is not None and of_state[0] in intact:
         protected = {of_state[0], newest} | (by_step.keys() & {written[0]} if written is not None else set())
         return KnownBest(of_state, False, frozenset(protected), _warning(out_dir, protected) if there else None)
-    if not there:  # perhaps no evaluation was ever made
+    if not there:  # perhaps no evaluation ever ran
         return KnownBest(protected=older)
     return KnownBest(protected=frozenset(by_step), warning=_warning(out_dir, by_step))
 
 
 def _agrees(written: Best, of_state: Best | None, newest: int, there: Container[int]) -> bool:
-    """Whether best.json and the newest state agree: they say the same, the state was saved before that evaluation, or
-    it names a better one that has no checkpoint."""
+    """Whether best.json and the newest state agree: both name the same, the state was saved before that evaluation, or
+    the state names a better one that has no checkpoint."""
     if of_state is None or written == of_state:
         return written == of_state or written[0] == newest
     if written[1] < of_state[1]:
@@ -98,7 +98,7 @@ def _warning(out_dir: Path, protected: Iterable[int]) -> str:
 
 
 def _read(out_dir: Path) -> tuple[Best | None, bool]:
-    """best.json's content, and whether its checksum proves it."""
+    """The content of best.json, and whether its checksum confirms it."""
     try:
         content = read_object(out_dir / BEST, _LARGEST) or {}
     except InputError:
@@ -114,7 +114,7 @@ def _checksum(best: Best) -> str:
 
 
 def _valid(best: Any) -> Best | None:
-    """A step and its loss; None for anything else that somebody may have written there."""
+    """A step and its loss; None if the value is anything else."""
     try:
         step, loss = best
         found = int(step), float(loss)

@@ -1,8 +1,8 @@
-"""Which checkpoint of a run is the model: its best, its last, or that of a step.
+"""Chooses the checkpoint of a run that counts as its model: the best, the last, or a given step.
 
-nanoGPT's out_dir holds one ckpt.pt, with always_save_checkpoint=False the one of the lowest validation loss. Ours holds
-several, also the last, however much it has overfitted. So the best is taken if the run's config asks for it, else the
-last; and every command says which it took.
+nanoGPT's out_dir holds one ckpt.pt; with always_save_checkpoint=False, the one with the lowest validation loss. Ours
+holds several, including the last, however overfitted. So the best is used if the run's config asks for it, otherwise
+the last; every command prints which one it uses.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _MOST_LISTED = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """The checkpoint of a run that was taken, and why."""
+    """The chosen checkpoint of a run, and why."""
 
     saved: Saved
     why: Literal["best", "last", "step"]
-    asked: bool  # by --which; else the run's config decided
-    best: Best | None  # None if no evaluation was made, or its checkpoint is not here
+    asked: bool  # with --which; otherwise the run's config decided
+    best: Best | None  # None if no evaluation was made, or its checkpoint is missing
     evaluated: bool
-    newest: int  # the last step that is here, intact or not
-    passed_over: Sequence[NanopaceError] = ()  # what is wrong with those that would have been taken first
+    newest: int  # the last step with a checkpoint, intact or not
+    passed_over: Sequence[NanopaceError] = ()  # errors of the checkpoints that came first but cannot be used
 
     @property
     def reason(self) -> Message:
@@ -67,7 +67,7 @@ class Chosen:
 
 
 def choose(out_dir: Path, which: str = "") -> Chosen:
-    """'best', 'last' or a step; '': the best if the run's config says always_save_checkpoint=False, else the last."""
+    """`which`: 'best', 'last' or a step; '' is the best if the run has always_save_checkpoint=False, else the last."""
     step, steps, best = step_of_which(which), _steps(out_dir), best_of(out_dir)
     if not steps:
         raise InputError("{path}: no checkpoint here", path=out_dir)
@@ -91,10 +91,10 @@ def choose(out_dir: Path, which: str = "") -> Chosen:
 
 
 def best_of(out_dir: Path) -> Best | None:
-    """The best evaluation known.
+    """The best known evaluation.
 
-    best.json names one that has a checkpoint. The newest state.json may know of a better one that could not be saved,
-    but not of an evaluation that came right after it.
+    best.json names one that has a checkpoint. The newest state.json may name a better one that could not be saved, but
+    lacks an evaluation that came right after it was written.
     """
     of_state = _newest_state(out_dir).get("best")
     known: list[Best] = [(step, loss) for step, loss in filter(None, (read_best(out_dir), of_state))]

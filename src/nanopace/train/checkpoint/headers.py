@@ -1,7 +1,7 @@
-"""The headers of a checkpoint's tensor files: names and shapes, before any value is loaded.
+"""Checks the headers of a checkpoint's tensor files, names and shapes, before any value is loaded.
 
-A checksum says that a file is the one that was written, not that it belongs to the model in state.json: somebody may
-have put a directory together by hand, from runs of two sizes.
+A checksum proves that a file is unchanged, not that it belongs to the model in state.json: a directory may have been
+put together by hand from runs of two sizes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FLOATS = {TYPE_NAMES[each]: each for each in DTYPES}
 
 
 def header_of(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, without values; the library checks the header."""
+    """The tensors of a safetensors file, without values. The library checks the header."""
     return read_header(path)[0]
 
 
@@ -34,7 +34,7 @@ def read_header(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
     tensors: dict[str, Tensor] = {}
     try:
         with safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118, no mapping
+            for name in file.keys():  # noqa: SIM118, not a mapping
                 described = file.get_slice(name)
                 dtype = _FLOATS.get(described.get_dtype())
                 if dtype is None:
@@ -46,7 +46,7 @@ def read_header(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
 
 
 def check_weights(path: Path, weights: Mapping[str, Tensor], said: ModelShape) -> None:
-    """These are all the weights of a model of this shape, and no others."""
+    """Raise unless these are exactly the weights of a model of this shape."""
     if said.recipe == "gpt2":
         found = shape_of(path, weights, n_head=said.n_head, dropout=said.dropout, activation=said.activation)
     else:
@@ -55,6 +55,6 @@ def check_weights(path: Path, weights: Mapping[str, Tensor], said: ModelShape) -
 
 
 def check_averages(path: Path, averages: Mapping[str, Tensor], said: ModelShape) -> None:
-    """These are the optimizer state of a model of this shape."""
+    """Raise unless these are the optimizer state of a model of this shape."""
     if {name: each.shape for name, each in averages.items()} != state_shapes(said):
         raise InputError("{path}: does not belong to the weights next to it", path=path)

@@ -1,15 +1,15 @@
-"""A checkpoint on the disk: a directory that is complete or not there, and holds no code.
+"""A checkpoint on disk: a directory that is complete or absent, and contains no code.
 
     out/checkpoints/step-00000500/
         state.json              step, config, random states, versions, and the checksums of the other files
         model.safetensors       the weights, with nanoGPT's names
         optimizer.safetensors   AdamW's averages, needed only to resume
-        tokenizer.json          so that a sample needs nothing else
+        tokenizer.json          so that sampling needs nothing else
 
-It is written under another name, synced, and renamed, so that a directory of that name is complete. Before anything is
-loaded, state.json is checked against its own checksum, every file against the one in state.json, and the names and
+It is written under another name, synced, and renamed, so a directory with this name is complete. Before anything is
+loaded, state.json is checked against its own checksum, every file against its checksum in state.json, and the names and
 shapes in the files' headers against the model that state.json describes.
-docs/decisions/0009-checkpoints.md says why this is not torch.distributed.checkpoint.
+docs/decisions/0009-checkpoints.md explains why this is not torch.distributed.checkpoint.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ CHECKPOINTS = "checkpoints"  # in an out_dir
 STATE, MODEL, OPTIMIZER = "state.json", "model.safetensors", "optimizer.safetensors"
 
 _TENSORS = ".safetensors"
-_NAME = re.compile(r"step-([0-9]{8}|[1-9][0-9]{8,17})")  # one name for each step
-_PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9_.-]*")  # of a file in it: no path
-_LARGEST_STATE = 16 << 20  # bytes: random states and the last evaluation are some hundred KB
+_NAME = re.compile(r"step-([0-9]{8}|[1-9][0-9]{8,17})")  # one name per step
+_PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9_.-]*")  # a file name, not a path
+_LARGEST_STATE = 16 << 20  # bytes: random states and the last evaluation take a few hundred KB
 _LONGEST_VERSION = 60  # letters
 _MOST_REFUSED = 20  # reported one by one
 
@@ -67,12 +67,12 @@ class Saved:
     state: Mapping[str, Any]  # all of state.json
 
     def weights(self, device: str = "cpu") -> dict[str, Tensor]:
-        """By nanoGPT's names. The tied embedding has two names, and is in the file once."""
+        """The weights by nanoGPT's names. The tied embedding has two names, but the file stores it once."""
         weights = self._load(MODEL, device)
         return {"lm_head.weight": weights["transformer.wte.weight"], **weights}
 
     def optimizer(self, device: str = "cpu") -> dict[str, Tensor] | None:
-        """AdamW's averages by "exp_avg.<weight>"; None in a checkpoint of weights alone, which cannot resume."""
+        """AdamW's averages by "exp_avg.<weight>"; None if the checkpoint has only weights, and so cannot resume."""
         return self._load(OPTIMIZER, device) if self.has_averages else None
 
     @property
@@ -81,23 +81,23 @@ class Saved:
 
     @property
     def best(self) -> tuple[int, float] | None:
-        """Step and validation loss of the best evaluation so far. That of this very step came after the save."""
+        """Step and validation loss of the best evaluation before the save. This step's own came after it."""
         best = self.state.get("best")
         return None if best is None else (int(best[0]), float(best[1]))
 
     @property
     def ours(self) -> bool:
-        """Whether it has our format, so that its step need not be saved again. nanoGPT's does not."""
+        """Whether it has our format, so that its step need not be saved again. A nanoGPT checkpoint does not."""
         return True
 
     @property
     def sharded(self) -> bool:
-        """Whether several ranks wrote it, each its part of every tensor (sharded.py)."""
+        """Whether several ranks wrote it, each one its part of every tensor (sharded.py)."""
         return MODEL not in self.state["files"]
 
     @property
     def windows(self) -> int:
-        """How many training had read. Old checkpoints did not count them: then steps times windows per step."""
+        """How many windows training had read. Old checkpoints lack the count: then steps times windows per step."""
         knobs = ("gradient_accumulation_steps", "batch_size")
         held = math.prod(int(self.config.get(name, KNOBS[name].default)) for name in knobs)
         return int(self.state.get("windows", self.step * held))
@@ -112,7 +112,7 @@ class Saved:
 
 
 def not_a_state(checkpoint: Path) -> InputError:
-    """For contents that make no sense although their checksum is right: somebody may have written them by hand."""
+    """The error for contents that make no sense despite a correct checksum: they may have been written by hand."""
     return InputError("{path}: is not the state of a checkpoint", path=checkpoint / STATE)
 
 
@@ -155,7 +155,7 @@ def newest_intact(out_dir: Path) -> tuple[Saved | None, Sequence[NanopaceError]]
 def verified(directory: Path, on_bytes: OnBytes | None = None) -> Saved:
     """Check every file against its checksum, and its header against state.json, before anything is loaded.
 
-    `on_bytes` is called with the number of bytes of each piece that was read.
+    `on_bytes` is called with the number of bytes in each piece read.
     """
     state = read_state(directory)
     for name, expected in state["files"].items():
@@ -189,10 +189,10 @@ def _saved(directory: Path, state: dict[str, Any]) -> Saved:
 
 
 def _check_contents(saved: Saved) -> None:
-    """The files hold exactly the tensors of the model that state.json describes.
+    """Raise unless the files hold exactly the tensors of the model that state.json describes.
 
-    torch.distributed.checkpoint reads every file in the directory, so one that is not listed, and so not verified, is
-    refused.
+    torch.distributed.checkpoint reads every file in the directory, so a file that is not listed, and therefore not
+    verified, is refused.
     """
     path, files = saved.path, saved.state["files"]
     listed = {name for name in files if name.endswith(_TENSORS)}
@@ -225,7 +225,7 @@ def _check_tokenizer(saved: Saved) -> None:
 
 
 def read_state(directory: Path) -> dict[str, Any]:
-    """state.json, checked against its own checksum and field by field. The other files are not looked at."""
+    """The content of state.json, checked against its own checksum and field by field. Ignores the other files."""
     path = directory / STATE
     with _opened(path) as file:
         data = file.read(_LARGEST_STATE)
@@ -273,7 +273,7 @@ def _verify(directory: Path, name: str, expected: Mapping[str, Any], on_bytes: O
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """Only a regular file of this directory: a link may lead anywhere, and opening a pipe would block."""
+    """Open only a regular file in this directory: a link may point anywhere, and opening a pipe would block."""
     try:
         with open(open_own(path, os.O_RDONLY), "rb") as file:
             yield file

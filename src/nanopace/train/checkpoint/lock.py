@@ -1,8 +1,8 @@
-"""One training at a time in a run directory.
+"""Allows one run at a time in a run directory.
 
-The lock is the kernel's, so it ends with the process, however that ends. But it is on a file, not on a name: somebody
-may remove or rename the directory under a training, and start another one in a new directory of that name. So every
-write asks `Claim.writable_dir` first, which compares the lock file that is there with our own.
+The kernel holds the lock, so it ends with the process, however that ends. But it locks a file, not a name: while a run
+trains, somebody may remove or rename its directory and start another run in a new directory of the same name. So before
+every write, `Claim.writable_dir` compares the lock file now in place with our own.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ try:
 except ImportError:  # Windows: no lock, as on a file system without locks
     fcntl = None  # type: ignore[assignment]
 
-LOCK_FILE = ".lock"  # stays when the run is over: the kernel's lock on it counts, not the file
+LOCK_FILE = ".lock"  # stays after the run: what counts is the kernel's lock, not the file
 
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
 
 
 class Claim:
-    """A run's claim to its out_dir, from `take` until this context is left. Reading needs none."""
+    """A run's claim to its out_dir, from `take` to the end of this context. Reading needs no claim."""
 
     def __init__(self, out_dir: Path) -> None:
         self._out_dir = self.run_dir = out_dir
@@ -45,11 +45,11 @@ class Claim:
 
     @property
     def lost(self) -> bool:
-        """Whether another training has out_dir now, and this one writes to `run_dir` beside it."""
+        """Whether another run has taken out_dir, so that this one writes to `run_dir` next to it."""
         return self.run_dir != self._out_dir
 
     def take(self) -> None:
-        """Take the lock or fail, without waiting for the other training. Calling it twice is harmless."""
+        """Take the lock or fail, without waiting for another run. Calling it twice is harmless."""
         if self._handles:
             return
         try:
@@ -70,10 +70,10 @@ class Claim:
             )
 
     def writable_dir(self) -> Path:
-        """Where this run may write now; OSError if nowhere. Ask before every write: it takes 2 us.
+        """Where this run may write now; OSError if nowhere. Call it before every write: it takes 2 us.
 
-        If somebody removed or renamed the directory and nobody has taken its name since, it is made again.
-        If another training has the name, this run goes on beside it.
+        If the directory was removed or renamed and nobody has taken its name since, it is created again.
+        If another run has taken the name, this run continues in a directory next to it.
         """
         if not self._handles:  # a rank that does not write, or a run that only reads
             return self.run_dir
@@ -84,7 +84,7 @@ class Claim:
             return self.run_dir
 
     def rescue(self, directory: Path) -> Path:
-        """A place elsewhere that no other run uses: `directory` itself, or a numbered folder in it."""
+        """A directory elsewhere that no other run uses: `directory` itself, or a numbered folder in it."""
         for place in _numbered(directory):
             make_directory(place)
             handle = None if holds_a_run(place) else _locked(place)
@@ -100,7 +100,7 @@ class Claim:
         return news
 
     def _retake(self) -> bool:
-        """The lock file is gone. Take the directory again if it is still ours, or holds no run."""
+        """Called when the lock file is gone: take the directory again if it is still ours or holds no run."""
         make_directory(self.run_dir)
         same = os.path.samestat(os.stat(self.run_dir), os.fstat(self._dir_handle))
         if not same and holds_a_run(self.run_dir):
@@ -118,7 +118,7 @@ class Claim:
         return True
 
     def _move_aside(self) -> None:
-        """Leave the name to the training that has taken it, and go on in a new directory beside it."""
+        """Leave the name to the run that has taken it, and continue in a new directory next to it."""
         names = (self._absolute.with_name(f"{self._absolute.name}.lost-{number}") for number in count(1))
         before, self.run_dir = self.run_dir, next(name for name in names if not os.path.lexists(name))
         self._lock_id = None
@@ -132,7 +132,7 @@ class Claim:
         )
 
     def _hold(self, handle: int) -> None:
-        """No handle is closed before the end: a renamed directory is still ours."""
+        """Keep the lock file and its directory open until the end: a renamed directory is still ours."""
         self._handles.append(handle)
         status = os.fstat(handle)
         self._lock_id = status.st_dev, status.st_ino
@@ -150,14 +150,14 @@ class Claim:
 
 
 def holds_a_run(directory: Path) -> bool:
-    """Ours or another's, intact or not."""
+    """Whether the directory holds any run, ours or another's, intact or not."""
     return os.path.lexists(directory / LEDGER_FILE) or bool(checkpoint_directories(directory))
 
 
 def _locked(directory: Path, how: int = 0) -> int | None:
-    """The lock file, open and locked; None if another process has it, or made it first and `how` is O_EXCL.
+    """The lock file, open and locked; None if another process holds it, or with O_EXCL if another made it first.
 
-    It is neither read nor written, so a user's file of this name loses nothing, and a link is not followed.
+    The file is neither read nor written, so a user's file of this name is unharmed. Links are not followed.
     """
     path = directory / LOCK_FILE
     while True:
@@ -178,11 +178,11 @@ def _locked(directory: Path, how: int = 0) -> int | None:
         status = os.fstat(handle)
         if _file_id(path) == (status.st_dev, status.st_ino):
             return handle
-        os.close(handle)  # it was removed before we had the lock: try again
+        os.close(handle)  # it was removed before we got the lock: try again
 
 
 def _file_id(path: Path) -> tuple[int, int] | None:
-    """Device and inode of the file of this name; None if there is none."""
+    """Device and inode of the file at this path; None if there is none."""
     try:
         status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

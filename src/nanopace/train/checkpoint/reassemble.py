@@ -1,10 +1,10 @@
-"""Full tensors from files that hold parts of them, by torch.distributed.checkpoint.
+"""Reassembles full tensors from files that hold parts of them, with torch.distributed.checkpoint.
 
-Only safetensors are read, never a pickle. A file that is not sharded holds one part, the full tensor, so many ranks can
-read a single rank's checkpoint in the same way.
+It reads safetensors only, never a pickle. In an unsharded file, the one part is the full tensor, so several ranks can
+read a single rank's checkpoint the same way.
 
-torch does not check that the parts cover a tensor, and leaves the rest uninitialised. So `full_header` makes sure first
-that they do, each place once.
+torch does not check that the parts cover a tensor, and leaves the rest uninitialised. So `full_header` first makes sure
+that they cover every element exactly once.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from torch import Tensor
 from nanopace.errors import InputError
 from nanopace.train.checkpoint.headers import read_header
 
-_NOTE = "DCP_SHARDING_INFO"  # torch's name for where the parts belong
+_NOTE = "DCP_SHARDING_INFO"  # torch's key for the offsets of the parts
 
 
 class _Part(NamedTuple):
-    """A part of a tensor, in one of the files."""
+    """Part of a tensor, in one of the files."""
 
     path: Path
     offsets: tuple[int, ...]
@@ -34,12 +34,12 @@ class _Part(NamedTuple):
 
 
 def fill(tensors: Mapping[str, Tensor], directory: Path, *, alone: bool) -> None:
-    """Copy from a checkpoint's files into these tensors; with several ranks, each passes its own part."""
+    """Copy a checkpoint's files into these tensors. With several ranks, each passes its own parts."""
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
     from torch.distributed.checkpoint.state_dict_loader import load
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns that there is one process
+        warnings.simplefilter("ignore")  # torch warns if there is only one process
         load(
             {name: each.detach() for name, each in tensors.items()},
             storage_reader=HuggingFaceStorageReader(str(directory)),
@@ -48,7 +48,7 @@ def fill(tensors: Mapping[str, Tensor], directory: Path, *, alone: bool) -> None
 
 
 def read_full(directory: Path, wanted: Callable[[str], bool]) -> dict[str, Tensor]:
-    """The wanted tensors of a verified sharded checkpoint, each put together on the host."""
+    """The wanted tensors of a verified sharded checkpoint, reassembled on the host."""
     listed = full_header(sorted(directory.glob("*.safetensors")))
     tensors = {name: torch.empty_like(each, device="cpu") for name, each in listed.items() if wanted(name)}
     fill(tensors, directory, alone=True)
@@ -56,7 +56,7 @@ def read_full(directory: Path, wanted: Callable[[str], bool]) -> dict[str, Tenso
 
 
 def full_header(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """Every tensor of which these files hold parts, without values; InputError if the parts do not fill it."""
+    """Every tensor that these files hold parts of, without values; InputError if the parts do not cover it."""
     parts: dict[str, list[_Part]] = defaultdict(list)
     for path in paths:
         for name, part in _parts_in(path):
@@ -78,7 +78,7 @@ def _parts_in(path: Path) -> Iterator[tuple[str, _Part]]:
 
 
 def _joined(name: str, parts: Sequence[_Part]) -> Tensor:
-    """Parts are cut along the first dimension only, so each begins where the one before ends."""
+    """The full tensor. Parts are cut along the first dimension only, so each begins where the previous one ends."""
     first, *_ = parts = sorted(parts, key=lambda part: part.offsets)
     end = 0
     for part in parts:

@@ -1,4 +1,4 @@
-"""Saves and restores every random generator's state, so that a resumed run draws what the first would have drawn."""
+"""Saves and restores every random generator, so that a resumed run draws the same numbers as an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from nanopace.train.ranks import Ranks
 def seed_everything(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
-    torch.manual_seed(seed)  # of every device
+    torch.manual_seed(seed)  # on every device
 
 
 def seed_dropout(seed: int, ranks: Ranks) -> None:
-    """All ranks draw the same weights, and then each its own dropout, as in nanoGPT."""
+    """All ranks have drawn the same weights; from here on, each draws its own dropout, as in nanoGPT."""
     if not ranks.first:
         seed_everything(seed + ranks.rank)
 
 
 def random_states(device: torch.device) -> dict[str, Any]:
-    """In a form that JSON can hold."""
+    """The states of all generators, in a form that JSON can hold."""
     version, words, gauss = random.getstate()
     kind, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     states: dict[str, Any] = {
@@ -42,7 +42,7 @@ def random_states(device: torch.device) -> dict[str, Any]:
 
 
 def are_random_states(states: object) -> bool:
-    """Whether generators accept them, tried on throwaway ones. A card's state is only decoded: there may be no card."""
+    """Whether throwaway generators accept these states. A card's state is only decoded: there may be no card."""
     try:
         assert isinstance(states, dict)
         _restore_python(random.Random(), states["python"])
@@ -56,7 +56,7 @@ def are_random_states(states: object) -> bool:
 
 
 def restore_random_states(states: Mapping[str, Any], device: torch.device) -> None:
-    """The state of another kind of device is ignored: this device cannot continue its draws."""
+    """Restore all generators. Ignores the state of another kind of device, whose draws this one cannot continue."""
     _restore_python(random, states["python"])
     _restore_numpy(np.random, states["numpy"])
     torch.set_rng_state(_state(states["torch"]))
@@ -72,7 +72,7 @@ def _restore_python(generator: Any, state: Sequence[Any]) -> None:
 
 
 def _restore_numpy(generator: Any, state: Sequence[Any]) -> None:
-    """numpy accepts any position, and would then read out of bounds."""
+    """Check the position first: numpy accepts any, and would then read out of bounds."""
     kind, keys, position, has_gauss, cached = state
     words = np.array(keys, dtype=np.uint32)
     if type(position) is not int or not 0 <= position <= len(words) or has_gauss not in (0, 1):

@@ -1,7 +1,7 @@
-"""The run directory: who may write into it, and what happens to an earlier run there.
+"""The run directory: who may write to it, and what happens to an earlier run in it.
 
-A run that could be resumed is never overwritten by mistake. One that cannot, because it has no intact checkpoint, is
-kept under another name: ledger-1.jsonl, checkpoints-1.
+A run that can be resumed is never overwritten by mistake. A run without an intact checkpoint cannot be; its files are
+kept under other names: ledger-1.jsonl, checkpoints-1.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from nanopace.train.checkpoint.write import remove_checkpoint, sweep
 
 
 def enter(out_dir: Path, claim: Claim) -> None:
-    """A run that is here may still be running, so take the lock before reading anything of it.
+    """Take the lock before reading an existing run: it may still be running.
 
-    Clean up after a killed process at once, so that a checkpoint it was replacing is found again.
+    Clean up after a killed process right away, so that a checkpoint it was replacing is found again.
     """
     refuse_linked_checkpoints(out_dir)
     if holds_a_run(out_dir):
@@ -34,7 +34,7 @@ def enter(out_dir: Path, claim: Claim) -> None:
 
 
 def refuse_linked_checkpoints(out_dir: Path) -> None:
-    """Training removes old checkpoints, and those behind a link may be another run's."""
+    """Raise if `checkpoints` is a link: training removes old checkpoints, and those may be another run's."""
     folder = out_dir / CHECKPOINTS
     if folder.is_symlink():
         raise UsageError(
@@ -45,7 +45,7 @@ def refuse_linked_checkpoints(out_dir: Path) -> None:
 
 
 def check_rescue(rescue_dir: str, out_dir: Path) -> None:
-    """Now, while the user can name another one: it may be needed only after days."""
+    """Raise now if rescue_dir cannot be used: it may not be needed for days, and now the user can name another."""
     if not rescue_dir:
         return
     place = Path(rescue_dir)
@@ -61,7 +61,7 @@ def check_rescue(rescue_dir: str, out_dir: Path) -> None:
 
 
 def check_free(out_dir: Path) -> Sequence[NanopaceError]:
-    """Refuse a directory with a run that could be resumed. Returns what is wrong with the checkpoints, if any."""
+    """Refuse a directory with a run that can be resumed. Returns the errors of its damaged checkpoints, if any."""
     saved, refused = newest_intact(out_dir)
     if saved is not None:
         raise UsageError(
@@ -72,7 +72,7 @@ def check_free(out_dir: Path) -> Sequence[NanopaceError]:
 
 
 def clear(out_dir: Path, claim: Claim, *, anew: bool, overwrite: bool) -> str | None:
-    """Prepare the directory; for a new run, nothing is written before this. Returns a line on what was set aside."""
+    """Prepare the directory; for a new run, nothing is written before this. Returns a line about what was set aside."""
     with _writable(out_dir):
         refuse_linked_checkpoints(out_dir)
         make_directory(out_dir / CHECKPOINTS)
@@ -91,7 +91,7 @@ def clear(out_dir: Path, claim: Claim, *, anew: bool, overwrite: bool) -> str | 
 
 
 def _set_aside(out_dir: Path, refused: Sequence[NanopaceError]) -> str | None:
-    """Rename whatever could be mistaken for the new run's, all of it with the same number."""
+    """Rename whatever could be mistaken for the new run's files, all with the same number."""
     there = [name for name in (LEDGER_FILE, BEST) if os.path.lexists(out_dir / name)]
     if checkpoint_directories(out_dir):
         there.append(CHECKPOINTS)

@@ -1,12 +1,12 @@
-"""Checkpoints that training hardly notices.
+"""Saves checkpoints with almost no cost to training.
 
-`save` begins to copy weights and averages into pinned memory, on a stream of its own, while the next step already runs.
-Only the optimizer changes them, so only it waits, on the card, and only if the copy is not done yet
-(`before_update`). A thread then writes the bytes to the disk.
+`save` starts copying weights and averages into pinned memory, on its own stream, while the next step already runs. Only
+the optimizer changes them, so only it waits, on the card, and only if the copy is not done yet (`before_update`).
+A thread then writes the bytes to disk.
 
-Whatever the disk does, training goes on: a failed save is a `SaveResult` with its reason, and the next one tries again.
-No checkpoint is removed before enough others are known to be intact, nor while it may be the best. Each write asks for
-the directory anew, because another training may have taken it (lock.py).
+Whatever the disk does, training continues: a failed save is a `SaveResult` with its reason, and the next one tries
+again. No checkpoint is removed before enough others are known to be intact, nor while it may be the best. Each write
+asks for the directory again, because another run may have taken it (lock.py).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FindDir = Callable[[], Path]  # where the run may write now; OSError if nowhere
 
 @dataclass(frozen=True, slots=True)
 class SaveResult:
-    """A save that has ended, well or not."""
+    """A save that has ended, successfully or not."""
 
     step: int
     path: Path
@@ -60,14 +60,14 @@ class _SaveJob:
 
 @dataclass(frozen=True, slots=True)
 class _BestJob:
-    """Queued behind the checkpoint of its step, so that best.json never names one that is not there."""
+    """Queued after its step's checkpoint, so that best.json never names a missing one."""
 
     step: int
     loss: float
 
 
 class Checkpointer:
-    """Saves one model and its optimizer, again and again, into out_dir/checkpoints."""
+    """Saves one model and its optimizer repeatedly into out_dir/checkpoints."""
 
     def __init__(
         self,
@@ -89,24 +89,24 @@ class Checkpointer:
         self._staged: torch.cuda.Event | None = None
         self._run_dir = claim.run_dir
         self._known = KnownBest()
-        self._unwritten_best: Best | None = None  # best.json does not say so yet
+        self._unwritten_best: Best | None = None  # not in best.json yet
         self._unsaved_best: _BestJob | None = None  # its step could not be saved
         self._last: tuple[int, Mapping[str, Any]] | None = None  # for a retry
         self._intact: set[int] = set()  # steps whose checkpoints have been verified
         self._newest = 0  # the last step this process wrote
-        self._prune_failed = False  # told once
+        self._prune_failed = False  # reported once
         self._allocation_failure: str | None = None
         self._jobs: queue.Queue[_SaveJob | _BestJob | None] = queue.Queue()
         self._results: queue.Queue[SaveResult] = queue.Queue()
         self._notes: queue.Queue[str] = queue.Queue()
-        self._idle = threading.Event()  # the staging memory exists, and nobody writes from it
+        self._idle = threading.Event()  # the staging memory exists and is not being written out
         self._join_ranks()
         self._thread = threading.Thread(target=self._write_jobs, name="checkpoints", daemon=True)
         self._thread.start()
 
     @torch.no_grad()
     def save(self, step: int, state: Mapping[str, Any]) -> None:
-        """Start a save. Waits only while the one before is still being written."""
+        """Start a save. Waits only if the previous one is still being written."""
         self._idle.wait()
         began = time.monotonic()
         self._last = step, state
@@ -124,7 +124,7 @@ class Checkpointer:
         self._jobs.put(_SaveJob(step, state, self._staged, began))
 
     def before_update(self) -> bool:
-        """Call before the weights change. True if the copy was not done yet; the card waits for it, not the host."""
+        """Call before the weights change. True if the copy is not done yet; then the card waits, not the host."""
         staged, self._staged = self._staged, None
         if staged is None or staged.query():
             return False
@@ -136,11 +136,11 @@ class Checkpointer:
         return _drain(self._results)
 
     def notes(self) -> list[str]:
-        """Lines for the user since the last call."""
+        """New lines for the user since the last call."""
         return _drain(self._notes)
 
     def mark_best(self, step: int, loss: float) -> None:
-        """Keep this checkpoint until another is better."""
+        """Keep this checkpoint until there is a better one."""
         self._jobs.put(_BestJob(step, loss))
 
     def close(self) -> None:
@@ -150,7 +150,7 @@ class Checkpointer:
 
     @torch.no_grad()
     def retry_last_save(self, elsewhere: FindDir | None = None) -> None:
-        """Save the last step again, in this thread: it failed, and `close` was called. The weights have not changed."""
+        """Retry the failed save of the last step in this thread, after `close`. The weights have not changed."""
         assert self._last is not None
         step, state = self._last
         if not self._has_memory(step):
@@ -167,7 +167,7 @@ class Checkpointer:
             self._record_best(self._unsaved_best)
 
     def _has_memory(self, step: int) -> bool:
-        """Tries once more where allocating failed before; a step without memory is a failed save."""
+        """Whether there is staging memory. Retries a failed allocation; if that fails too, the save has failed."""
         if self._allocation_failure is not None:
             self._try_allocate()
         if self._allocation_failure is None:
@@ -176,13 +176,13 @@ class Checkpointer:
         self._results.put(SaveResult(step, path, 0.0, failure=self._allocation_failure))
         return False
 
-    # --- what sharded.py does in another way --------------------------------------------------------------------------
+    # --- what sharded.py overrides ------------------------------------------------------------------------------------
 
     def _join_ranks(self) -> None:
-        """Before the thread starts. A single rank has no others to meet."""
+        """Called before the thread starts. A single rank has nothing to join."""
 
     def _allocate(self) -> None:
-        """Staging memory. The thread does it, because pinning gigabytes takes seconds."""
+        """Allocate staging memory. Runs in the thread, because pinning gigabytes takes seconds."""
         pinned = self._device.type == "cuda"
         self._files = {name: TensorFile(tensors, pinned=pinned) for name, tensors in self._sources.items()}
 
@@ -191,14 +191,14 @@ class Checkpointer:
             file.stage(self._sources[name])
 
     def _write(self, find_dir: FindDir, step: int, state: Mapping[str, Any]) -> tuple[Path, int]:
-        """Returns the checkpoint's path and bytes."""
+        """Write a checkpoint; return its path and its size in bytes."""
         path = path_of(find_dir(), step)
         return path, write_checkpoint(path, self._files, state, self._tokenizer)
 
     # --- the thread --------------------------------------------------------------------------------------------------
 
     def _write_jobs(self) -> None:
-        """Allocates first, while the model is still compiling."""
+        """Allocate first, while the model is still compiling, then write until `close`."""
         self._try_allocate()
         self._scan_existing()
         self._idle.set()
@@ -218,10 +218,10 @@ class Checkpointer:
             self._allocation_failure = _reason(error)
 
     def _scan_existing(self) -> None:
-        """Verify what earlier processes saved, before any of it may be removed."""
+        """Verify what earlier processes saved before any of it may be removed."""
         try:
             self._known = known_best(self._claim.run_dir, self._keep_last, self._is_intact)
-        except Exception:  # as above. What cannot be read is not removed
+        except Exception:  # as above; if checkpoints cannot be read, none is removed
             self._keep_last = sys.maxsize
         self._unwritten_best = None if self._known.certain else self._known.best
         if self._known.warning is not None:
@@ -248,7 +248,7 @@ class Checkpointer:
         return SaveResult(job.step, path, (time.monotonic() - job.began) * 1000, size)
 
     def _writable_dir(self) -> Path:
-        """Where to save now. In a new directory, nothing is known of its checkpoints yet."""
+        """Where to save now. If the directory is new, forget what was known about the old one's checkpoints."""
         run_dir = self._claim.writable_dir()
         if run_dir != self._run_dir:
             self._run_dir, self._known, self._unwritten_best = run_dir, KnownBest(), None
@@ -258,7 +258,7 @@ class Checkpointer:
         return run_dir
 
     def _record_best(self, job: _BestJob) -> None:
-        if not os.path.isdir(path_of(self._claim.run_dir, job.step)):  # not saved: the one before stays the best
+        if not os.path.isdir(path_of(self._claim.run_dir, job.step)):  # not saved: the previous best stays
             self._unsaved_best = job
             return
         best = job.step, job.loss
@@ -275,7 +275,7 @@ class Checkpointer:
             self._results.put(SaveResult(best[0], self._claim.run_dir / BEST, 0.0, failure=_reason(error)))
 
     def _try_prune(self) -> None:
-        """A failure leaves one too many, until the next save."""
+        """Prune; a failure only leaves an extra checkpoint until the next save."""
         try:
             self._prune()
         except Exception as error:  # as above
@@ -289,10 +289,10 @@ class Checkpointer:
             self._prune_failed = True
 
     def _prune(self) -> None:
-        """Remove old checkpoints, once `keep_last` newer ones are intact.
+        """Remove old checkpoints once `keep_last` newer ones are intact.
 
-        Later steps than ours are damaged: the run would have resumed from an intact one. They do not count, and are
-        replaced when training gets there.
+        Checkpoints of later steps than ours are damaged: the run would have resumed from an intact one. They do not
+        count, and are replaced when training reaches those steps.
         """
         kept, run_dir = 0, self._writable_dir()
         best = self._known.best
@@ -308,7 +308,7 @@ class Checkpointer:
                 remove_checkpoint(directory)
 
     def _is_intact(self, directory: Path) -> bool:
-        """An earlier process's checkpoint is verified once, before another is removed in its favour."""
+        """Whether a checkpoint is intact. Each one from an earlier process is verified once."""
         step = step_of(directory.name)
         if step not in self._intact:
             try:

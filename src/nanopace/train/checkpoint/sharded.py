@@ -1,8 +1,8 @@
-"""Checkpoints of a model that lies in parts on several ranks, by torch.distributed.checkpoint.
+"""Checkpoints of a model sharded over several ranks, with torch.distributed.checkpoint.
 
-Each rank writes its part of every tensor into its own safetensors file, with torch's note of where the part belongs;
-no pickle is written or read. The directory and its state.json are those of every other checkpoint (layout.py): it is
-verified, sampled from and converted like them, and resumes on any number of ranks.
+Each rank writes its part of every tensor to its own safetensors file, with the offsets in torch's metadata; no pickle
+is written or read. The directory and its state.json look like any other checkpoint's (layout.py): it is verified,
+sampled from and converted the same way, and resumes on any number of ranks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class NoCheckpointer:
-    """For a rank that saves nothing: the first rank does, or nobody."""
+    """For a rank that saves nothing, because only the first rank does, or none."""
 
     def __init__(self, *_: object, **__: object) -> None:
         pass
@@ -56,7 +56,7 @@ class NoCheckpointer:
 
 
 class ShardedCheckpointer(Checkpointer):
-    """One on each rank. Their threads meet in their own process group, so that training's is free."""
+    """One on each rank. Their threads use their own process group, which leaves training's free."""
 
     def _join_ranks(self) -> None:
         from torch.distributed.device_mesh import init_device_mesh
@@ -92,7 +92,7 @@ class ShardedCheckpointer(Checkpointer):
             copy.copy_(part, non_blocking=True)
 
     def _write(self, find_dir: FindDir, step: int, state: Mapping[str, Any]) -> tuple[Path, int]:
-        """All ranks write; the first one begins and finishes. If one fails, the save has failed for all."""
+        """All ranks write; the first one begins and finishes. If one rank fails, the save fails on all of them."""
         with ExitStack() as stack:
 
             def begin() -> tuple[Path, Path]:
@@ -108,7 +108,7 @@ class ShardedCheckpointer(Checkpointer):
             return path, size
 
     def _write_parts(self, directory: Path) -> dict[str, Written]:
-        """Writes and syncs this rank's file; returns its size and checksum."""
+        """Write and sync this rank's file; return its size and checksum."""
         from torch.distributed.checkpoint.api import CheckpointException
         from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
         from torch.distributed.checkpoint.state_dict_saver import save
@@ -132,7 +132,7 @@ class ShardedCheckpointer(Checkpointer):
             super()._prune()
 
     def _on_all_ranks(self, do: Callable[[], T]) -> list[T]:
-        """Every rank's result; an OSError on all of them if it failed on one."""
+        """The results of all ranks; if one fails, an OSError on every rank."""
         made: tuple[T | None, str | None]
         try:
             made = do(), None

@@ -1,8 +1,8 @@
 """Checks each field of state.json once, when it is read.
 
-A right checksum says nothing of the contents, because anybody can compute one. So every field that is ever used must
-have the type and range of this version's checkpoints and all earlier ones'. A field that came later may be missing, and
-one that nobody uses may hold anything.
+A correct checksum proves nothing about the contents, because anybody can compute one. So every field that is used must
+have a type and range that this version or an earlier one writes. A field that was added later may be missing, and an
+unused one may hold anything.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Check = Callable[[Any], bool]
 
 _COUNT_LIMIT = 1 << 62  # more than any real count; the sum of two still fits in an int64
 _LARGEST_FLOAT32 = 3.5e38
-_LARGEST_FILE = 1 << 38  # bytes: 64 billion weights. A sparse file could claim more than anybody can read
+_LARGEST_FILE = 1 << 38  # bytes: 64 billion weights. A sparse file could claim an unreadably large size
 _LONGEST_CONTEXT = 1 << 20  # tokens: without a position table, nothing else bounds it
 _SCALER = {
     "scale": float,

@@ -1,8 +1,8 @@
-"""A safetensors file laid out in memory, into which tensors are copied and which is then written as it is.
+"""A safetensors file laid out in memory: tensors are copied into it, and it is written to disk as is.
 
-The header follows from names, types and shapes, before any value is known. So a checkpoint is copied from the card
-straight into its file's bytes, in pinned memory, and a background thread only writes them: no second copy and no
-serialising, which would hold the GIL during the next step. The safetensors library does the reading.
+Names, types and shapes determine the header before any value is known. So a checkpoint is copied from the card straight
+into its file's bytes, in pinned memory, and a background thread only writes them: no second copy, and no serialising,
+which would hold the GIL during the next step. Reading uses the safetensors library.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ class TensorFile:
         return self._memory.is_pinned()
 
     def stage(self, tensors: Mapping[str, Tensor]) -> None:
-        """Start copying. From a card into pinned memory this returns at once; the caller waits for the stream."""
+        """Start copying. From a card to pinned memory this returns immediately; the caller waits for the stream."""
         assert tensors.keys() == self._views.keys()
         for name, view in self._views.items():
             view.copy_(tensors[name], non_blocking=True)
 
     def write(self, path: Path) -> Written:
-        """Write it and wait for the disk."""
+        """Write the file and sync it to disk."""
         memory = self._memory.numpy().data
         digest = hashlib.sha256()
         with open(path, "wb", buffering=0) as file:
@@ -94,6 +94,6 @@ def _allocate(size: int, pinned: bool) -> Tensor:
     if pinned:
         try:
             return torch.empty(size, dtype=torch.uint8, pin_memory=True)
-        except RuntimeError:  # no more pinned memory: staging then waits for each copy, with the same result
+        except RuntimeError:  # no more pinned memory: staging waits for each copy, with the same result
             pass
     return torch.empty(size, dtype=torch.uint8)

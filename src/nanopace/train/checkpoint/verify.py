@@ -1,4 +1,4 @@
-"""Checks every checkpoint of a run against its checksums: which are intact, and what is wrong with the others."""
+"""Checks every checkpoint of a run against its checksums, and reports what is wrong with the damaged ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nanopace.train.checkpoint.layout import CHECKPOINTS, STATE, OnBytes, checkp
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found in one checkpoint."""
+    """The result for one checkpoint."""
 
     path: Path
     step: int | None  # None if unknown, because its state cannot be read
@@ -26,7 +26,7 @@ class Verdict:
 
 
 def find_checkpoints(path: Path, which: str = "") -> Sequence[Path]:
-    """Those of an out_dir, oldest first, or `path` itself if it is one. `which` asks for a single one."""
+    """The checkpoints of an out_dir, oldest first, or `path` itself if it is one. `which` selects a single one."""
     step = step_of_which(which)
     if os.path.lexists(path / STATE):
         if which:
@@ -41,7 +41,7 @@ def find_checkpoints(path: Path, which: str = "") -> Sequence[Path]:
 
 
 def size_of(directory: Path) -> int:
-    """Bytes of its files. A link counts for itself."""
+    """The size of its files in bytes. Links are not followed."""
     try:
         with os.scandir(directory) as entries:
             return sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
@@ -50,7 +50,7 @@ def size_of(directory: Path) -> int:
 
 
 def verdicts(directories: Sequence[Path], on_bytes: OnBytes) -> Iterator[Verdict]:
-    """One after the other. Skips what a running training removes meanwhile."""
+    """Yield a verdict for each checkpoint, except for those that a training run removes meanwhile."""
     for directory in directories:
         wrong: NanopaceError | None = None
         step = _step(directory)

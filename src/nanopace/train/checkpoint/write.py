@@ -1,4 +1,4 @@
-"""How a checkpoint is written and removed: under another name, until it is complete or gone."""
+"""Writes and removes checkpoints, under another name until they are complete or gone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REPLACED = ".replaced"
 def write_checkpoint(
     directory: Path, files: Mapping[str, TensorFile], state: Mapping[str, Any], tokenizer: Tokenizer | None
 ) -> int:
-    """Write it under another name, sync it, and rename it. Returns its bytes."""
+    """Write a checkpoint under another name, sync it, and rename it. Returns its size in bytes."""
     with new_checkpoint(directory) as temporary:
         written = {name: file.write(temporary / name) for name, file in files.items()}
         return finish_checkpoint(temporary, directory, written, state, tokenizer)
@@ -37,7 +37,7 @@ def write_checkpoint(
 def new_checkpoint(directory: Path) -> Iterator[Path]:
     """An empty directory under another name, removed if the block fails.
 
-    The name is random, so that another training in this directory cannot write into ours.
+    The name is random, so that another run in this directory cannot write into ours.
     """
     temporary = directory.with_name(f".{directory.name}.{secrets.token_hex(4)}.writing")
     make_directory(directory.parent)
@@ -56,7 +56,7 @@ def finish_checkpoint(
     state: Mapping[str, Any],
     tokenizer: Tokenizer | None,
 ) -> int:
-    """The tensor files are written and synced. Add the tokenizer and state.json, and rename the directory."""
+    """After the tensor files are written and synced: add the tokenizer and state.json, and rename the directory."""
     written = dict(written)
     if tokenizer is not None:
         tokenizer.save(temporary)
@@ -68,8 +68,8 @@ def finish_checkpoint(
 
 
 def _put(temporary: Path, directory: Path) -> None:
-    """Give a complete checkpoint its name. An earlier one of the same step is removed only after that: if we are
-    killed in between, `sweep` restores its name."""
+    """Give a complete checkpoint its name. An earlier one of the same step is removed only after that; if the process
+    is killed in between, `sweep` restores its name."""
     replaced = directory.with_name(f".{directory.name}{_REPLACED}")
     if os.path.lexists(directory):
         discard(replaced)
@@ -95,7 +95,7 @@ def write_weights(
     averages: Mapping[str, Tensor] | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """A checkpoint of weights from elsewhere, to sample from, evaluate or finetune; with averages, to resume from.
+    """Write weights from elsewhere as a checkpoint to sample from, evaluate or finetune; with averages, to resume.
 
     `more` is added to state.json.
     """
@@ -128,7 +128,7 @@ def describe(
 
 
 def remove_checkpoint(directory: Path) -> None:
-    """Rename it first, so that nobody takes a half-removed directory for a checkpoint."""
+    """Rename it first, so that a half-removed directory is never mistaken for a checkpoint."""
     condemned = directory.with_name(f".{directory.name}.removing")
     discard(condemned)
     os.rename(directory, condemned)
@@ -137,7 +137,7 @@ def remove_checkpoint(directory: Path) -> None:
 
 
 def sweep(out_dir: Path) -> None:
-    """Remove what a killed process was writing or removing, and restore what it was replacing."""
+    """Remove whatever a killed process was writing or removing, and restore what it was replacing."""
     folder = out_dir / "checkpoints"
     if not folder.is_dir():
         return

@@ -1,1 +1,1 @@
-"""Where every moment of a run goes, and what the card's sensors say meanwhile."""
+"""Where a run's time goes, and what the card's sensors read meanwhile."""

@@ -1,14 +1,14 @@
-"""Where the time goes: every moment of a run belongs to exactly one phase.
+"""Accounts for a run's time: every moment belongs to exactly one phase.
 
-The loop says `mark("data")` when the data is there: what passed since the mark before was data. Marks cut the time into
-pieces without gaps, so that the phases sum to the wall clock by construction.
+The loop calls `mark("data")` when the data has arrived: the time since the previous mark was data. Marks cut the time
+into pieces without gaps, so the phases sum to the wall clock by construction.
 
-On CUDA a mark is an event in the stream: it costs microseconds, and nobody waits for it. The time between two events is
-the card's own, so a phase costs what the card did or waited in it, and nothing if the host was ahead anyway. Marks
-are read once the card has passed them (`completed_pieces`), a step or two later.
+On CUDA a mark is an event in the stream: it takes microseconds and waits for nothing. The time between two events is
+measured on the card, so a phase costs what the card did or waited in it, and nothing if the host was ahead anyway.
+Marks are read after the card has passed them (`completed_pieces`), a step or two later.
 
 While a laptop sleeps or the process is stopped, by Ctrl-Z (`paused`) or by a signal (`stopped`), the phase is SUSPEND,
-so that no step gets longer. Whatever the clocks say, no piece is negative, and none is longer than the host saw pass.
+so no step gets longer. Whatever the clocks report, no piece is negative or longer than what the host's clock allows.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ import torch
 
 from nanopace.host_clock import WallClock
 
-PROCESS = "Python, torch and the device"  # the first part of every start
+PROCESS = "Python, torch and the device"  # the first part of every start-up
 SUSPEND = "suspend"  # the phase in which nothing could run
-_TOLERANCE = 1.01  # times what the host saw pass, plus some slack: two clocks never agree entirely
+_TOLERANCE = 1.01  # times the host's time, plus some slack: two clocks never agree exactly
 _SLACK_MS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of time and its phase."""
+    """A piece of time and its phase."""
 
     phase: str
     iteration: int
@@ -40,7 +40,7 @@ class Piece:
 
 
 class Moment(Protocol):
-    """A point in time that may not have come yet."""
+    """A point in time that may still be ahead."""
 
     def passed(self) -> bool: ...
 
@@ -48,24 +48,24 @@ class Moment(Protocol):
 
 
 class Clock:
-    """The host's clock, for CPUs, where a call is done when it returns. The plain twin of CudaClock."""
+    """The host's clock, for CPUs, where work is done when a call returns. The plain twin of CudaClock."""
 
     def __init__(self, started: float, wall: WallClock | None = None) -> None:
-        """`started`: when the process began, on the monotonic clock."""
+        """`started` is when the process began, on the monotonic clock."""
         self._wall = wall or WallClock()
         self._last = started
         self._slept_counted = 0.0  # seconds of sleep already in pieces
         self._stopped, self._stopped_counted = 0.0, 0.0  # seconds stopped so far, and already in pieces
-        self._ran = started  # when this process was last seen running: no stop began before
+        self._ran = started  # when this process was last seen running: no stop began before that
         self._pieces: deque[Piece] = deque()
-        self.totals: dict[str, float] = {}  # ms by phase, of everything in completed pieces
+        self.totals: dict[str, float] = {}  # ms by phase, over all completed pieces
 
     def now(self) -> float:
-        """Seconds since the zero of `started`, including sleep."""
+        """Seconds on the scale of `started`, including sleep."""
         return self._wall.read().wall
 
     def mark(self, phase: str, iteration: int, what: str = "") -> Moment:
-        """What passed since the last mark was `phase`."""
+        """Count the time since the last mark as `phase`."""
         awake = self._awake()
         self._add(Piece(phase, iteration, max(0.0, awake - self._last) * 1000, what))
         self._last = awake
@@ -74,7 +74,7 @@ class Clock:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """The process is stopped inside; the time is a suspension."""
+        """The process is stopped inside this block; the time counts as a suspension."""
         begin = self._ran = self._wall.read().awake
         try:
             yield
@@ -82,8 +82,8 @@ class Clock:
             self.stopped(begin, self._wall.read().awake)
 
     def stopped(self, seen: float, again: float) -> None:
-        """The process was stopped between these two moments of the monotonic clock: last seen running, and running
-        again. Safe to call from a signal handler."""
+        """Count a stop between two moments of the monotonic clock: last seen running, and running again. Safe to call
+        from a signal handler."""
         self._stopped += max(0.0, again - max(seen, self._ran))
         self._ran = max(self._ran, again)
 
@@ -94,7 +94,7 @@ class Clock:
         return pieces
 
     def finish(self) -> None:
-        """Wait until every mark has passed."""
+        """Wait until the device has passed every mark."""
 
     def shares(self) -> dict[str, float]:
         """Each phase's share of the completed pieces; they sum to 1."""
@@ -102,7 +102,7 @@ class Clock:
         return {phase: ms / total for phase, ms in self.totals.items()} if total > 0 else {}
 
     def _awake(self) -> float:
-        """The host's time without sleep and stops. Loops, because a stop may come between the two reads."""
+        """The host's time without sleep and stops. Loops, because a stop may fall between the two reads."""
         while True:
             stopped, awake = self._stopped, self._wall.read().awake
             if stopped == self._stopped:
@@ -110,7 +110,7 @@ class Clock:
                 return awake - stopped
 
     def _account_for_suspension(self, iteration: int, stopped: float) -> None:
-        """Add sleep and stops since the last call as one piece. `stopped`: seconds in all, up to now."""
+        """Add sleep and stops since the last call as one piece. `stopped` is the total in seconds so far."""
         slept = self._wall.read().slept
         suspended = (slept - self._slept_counted) + (stopped - self._stopped_counted)
         self._slept_counted, self._stopped_counted = slept, stopped
@@ -128,16 +128,16 @@ class _Mark(NamedTuple):
     what: str
     event: torch.cuda.Event
     awake: float  # when the host recorded it
-    stopped: float  # how long it had been stopped in all by then
+    stopped: float  # total seconds stopped by then
 
 
 class CudaClock(Clock):
-    """Events in the current stream. Until the first one, the host's clock counts."""
+    """Uses events in the current stream. Before the first one, the host's clock counts."""
 
     def __init__(self, started: float, device: torch.device, wall: WallClock | None = None) -> None:
         super().__init__(started, wall)
         self._device = device
-        self._drain()  # the host's and the card's time are the same here
+        self._drain()  # from here, the host's and the card's time run together
         super().mark("startup", 0, PROCESS)
         self._marks: deque[_Mark] = deque()
         self._reached = self._mark("", 0)
@@ -170,8 +170,8 @@ class CudaClock(Clock):
             self._marks[-1].event.synchronize()
 
     def _credible(self, ms: float, seen: float) -> float:
-        """A card's timer may restart or count a laptop's sleep. The last mark cannot have come before the host recorded
-        it, nor this one after the host saw it; if the card says otherwise, the host's own time counts."""
+        """`ms` if possible, else the host's own time: a card's timer may restart or count a laptop's sleep. The last
+        mark cannot be earlier than when the host recorded it, nor this one later than when the host saw it."""
         most = (seen - self._reached.awake) * 1000
         if 0.0 <= ms <= _TOLERANCE * most + _SLACK_MS:
             return ms
@@ -201,7 +201,7 @@ class CudaMoment:
 
 
 class _Past:
-    """A moment that has come."""
+    """A moment in the past."""
 
     def passed(self) -> bool:
         return True

@@ -1,8 +1,8 @@
-"""The card's own sensors, beside training: clocks, power, temperature, what holds the clocks back, and the energy.
+"""Reads the card's sensors during training: clocks, power, temperature, throttling reasons and energy.
 
-A thread asks NVML every few seconds. If the library is missing, the card does not answer or the ledger cannot be
-written, it ends silently, and it never keeps the process from ending. Everything slow, also the library's import,
-happens in the thread.
+A thread queries NVML every few seconds. If the library is missing, the card does not answer or the ledger cannot be
+written, the thread ends silently; it never keeps the process alive. Everything slow happens in the thread, including
+the import of the library.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 from nanopace.ledger.events import GpuEvent
 
 EVERY_S = 5.0
-_PATIENCE_S = 2.0  # for a driver that hangs, when the run is over
+_PATIENCE_S = 2.0  # how long to wait for a hanging driver at the end of the run
 _GIB = 1 << 30
 _MILLIJOULES_PER_KWH = 3.6e9
 _JOULES_PER_KWH = 3.6e6
 
-# NVML's bits. Its first one, an idle card, is no throttling.
+# NVML's bits. The first one, an idle card, is not throttling.
 _REASONS = {
     0x002: "clock_setting",
     0x004: "power_cap",
@@ -38,10 +38,10 @@ _REASONS = {
 
 
 class Monitor:
-    """Tells `tell` what the sensors say. `card` is a uuid as torch gives it, or a PCI bus id.
+    """Passes sensor readings to `tell`. `card` is a uuid as torch reports it, or a PCI bus id.
 
-    The number of a card will not do: CUDA_VISIBLE_DEVICES renumbers them for CUDA, and not for NVML. Without `card`
-    it is the machine's only card; with several, it is unknown which.
+    A card's number is not enough: CUDA_VISIBLE_DEVICES renumbers cards for CUDA but not for NVML. Without `card`, the
+    machine's only card is read; if it has several, none is.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Monitor:
         self._thread.start()
 
     def stop(self) -> float | None:
-        """The energy since `start`, in kWh; None where the card does not tell. May be called more than once."""
+        """The energy since `start` in kWh; None if the card does not report it. May be called more than once."""
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join(_PATIENCE_S)
@@ -85,7 +85,7 @@ class Monitor:
 
 
 class _Sensors:
-    """Those of one card. A sensor that it lacks is None, and no reason to do without the others."""
+    """The sensors of one card. A missing one is None; the others still work."""
 
     def __init__(self, nvml: Any, card: str | None) -> None:
         self._nvml = nvml
@@ -107,7 +107,7 @@ class _Sensors:
         return self._nvml.nvmlDeviceGetHandleByUUID(uuid)
 
     def read(self, iteration: int) -> GpuEvent | None:
-        """None where not a single sensor answers."""
+        """A reading; None if no sensor answers."""
         milliwatts = self._ask("nvmlDeviceGetPowerUsage")
         utilization = self._ask("nvmlDeviceGetUtilizationRates")
         memory = self._ask("nvmlDeviceGetMemoryInfo")
@@ -128,7 +128,7 @@ class _Sensors:
         return None if milliwatts is None else float(milliwatts) / 1000
 
     def millijoules(self) -> float | None:
-        """Since the driver was loaded; cards before Volta do not count."""
+        """Energy since the driver was loaded; None on cards before Volta, which do not count it."""
         counted = self._ask("nvmlDeviceGetTotalEnergyConsumption")
         return None if counted is None else float(counted)
 
@@ -138,7 +138,7 @@ class _Sensors:
 
     def _throttle(self) -> str | None:
         bits = self._ask("nvmlDeviceGetCurrentClocksEventReasons")
-        if bits is None:  # its name before the drivers of 2023
+        if bits is None:  # its name before the 2023 drivers
             bits = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")
         return ",".join(dict.fromkeys(word for bit, word in _REASONS.items() if (bits or 0) & bit)) or None
 
@@ -149,7 +149,7 @@ class _Sensors:
 
 
 class _Energy:
-    """By the card's own counter; where it has none, power times time."""
+    """Energy from the card's own counter; without one, power times time."""
 
     def __init__(self) -> None:
         self._first_mj: float | None = None

@@ -1,8 +1,8 @@
-"""From the clock's pieces to the ledger's events.
+"""Turns the clock's pieces into ledger events.
 
 A step's pieces become one `step` event, an evaluation's go into its `eval` event, a checkpoint's into its `checkpoint`
-event. The rest, and what a step is made of, is gathered and written as `span` events once a second: a run with steps of
-a millisecond does not drown in them.
+event. The rest, and the parts of a step, are collected and written as `span` events once a second, so that they do not
+swamp the ledger of a run with steps of a millisecond.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from nanopace.ledger import CompileEvent, LedgerWriter, SpanEvent, StallEvent
 from nanopace.train.clock.clock import SUSPEND, Clock, Piece
 
 STEP_PHASES = ("data", "step", "optimizer")
-ALONE = "before the ranks meet"  # the part of a step in which a rank waits for no other
-LAST_SAVE = "waiting for the last one"  # training is over, and only the disk is not: that is no stall
+ALONE = "before the ranks meet"  # the part of a step in which a rank does not wait for others
+LAST_SAVE = "waiting for the last one"  # training is over, only the disk is still busy: not a stall
 _SPANS_EVERY = 1.0  # seconds
 
 
 class Bookkeeper:
-    """Takes every piece of time once, and gives it to the event that it belongs to."""
+    """Takes every piece of time once and adds it to the event it belongs to."""
 
     def __init__(self, clock: Clock, ledger: LedgerWriter) -> None:
         self._clock, self._ledger = clock, ledger
@@ -43,7 +43,7 @@ class Bookkeeper:
         return self._step_ms.pop(iteration)
 
     def own_ms(self, iteration: int) -> float:
-        """This rank's part of a step before it meets the others; 0 with one rank, where nobody marks it."""
+        """This rank's part of a step before it waits for the others; 0 with one rank, where it is not marked."""
         return self._own_ms.pop(iteration, 0.0)
 
     def evaluation_ms(self, iteration: int) -> float:
@@ -59,7 +59,7 @@ class Bookkeeper:
         self._spans_written = time.monotonic()
 
     def close(self) -> None:
-        """Time that no event took, such as waiting for a checkpoint that failed, still counts in the wall clock."""
+        """Write time that belongs to no event, such as waiting for a failed checkpoint: the wall clock includes it."""
         self.drain_clock()
         self._spans["evaluation"] += sum(self._evaluation_ms.values())
         self._spans["checkpoint"] += sum(self._checkpoint_ms.values())

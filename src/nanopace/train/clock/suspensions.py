@@ -1,7 +1,7 @@
-"""`kill -STOP` and `kill -CONT`: a process cannot notice that it is stopped, but SIGCONT tells it that it goes on.
+"""Detects `kill -STOP` and `kill -CONT`: a process cannot see itself stop, but it receives SIGCONT when it continues.
 
 A thread polls the clock. The gap before a SIGCONT is how long the process was stopped. The thread remembers it until
-the handler runs, which has to wait for a long call into torch to return.
+the handler runs, because the handler has to wait for a long call into torch to return.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Callable
 from typing import Any, Self
 
 EVERY_S = 0.05
-LEAST_S = 0.25  # less is a busy machine
+LEAST_S = 0.25  # a shorter gap is just a busy machine
 
 _CONTINUED = getattr(signal, "SIGCONT", None)  # Windows has none
 
 
 class Stops:
-    """While entered, calls `tell` for every stop, with two moments of the monotonic clock: when this process was last
-    seen running, and when it ran again."""
+    """Inside the context, calls `tell` for every stop with two moments of the monotonic clock: when this process was
+    last seen running, and when it ran again."""
 
     def __init__(self, tell: Callable[[float, float], None]) -> None:
         self._tell = tell
@@ -50,7 +50,7 @@ class Stops:
                 self._missed.append((before, self._seen))
 
     def _go_on(self, *_: object) -> None:
-        """May tell of a stop twice; the clock counts each moment once."""
+        """Report stops. It may report one twice; the clock counts each moment once."""
         while self._missed:
             self._tell(*self._missed.popleft())
         seen, now = self._seen, time.monotonic()

@@ -1,1 +1,1 @@
-"""Weights of others, and ours for them: nanoGPT's ckpt.pt, Hugging Face's directories, GPT-2 by name."""
+"""Reads and writes other programs' weights: nanoGPT's ckpt.pt, Hugging Face directories, GPT-2 by name."""

@@ -1,4 +1,4 @@
-"""Exports that are there completely or not at all: a large file, or a directory of files."""
+"""Exports a large file or a directory of files, completely or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nanopace.files import atomic_file, discard, make_directory, sync_directory,
 
 @contextmanager
 def exported_file(path: Path) -> Iterator[BinaryIO]:
-    """As files.atomic_file, with what the disk says as an error that names the target."""
+    """Like files.atomic_file, but an error from the disk names the target."""
     try:
         with atomic_file(path) as file:
             yield file
@@ -24,7 +24,7 @@ def exported_file(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def exported_directory(path: Path) -> Iterator[Path]:
-    """A directory to write files into, which are synced and get their place all at once."""
+    """A temporary directory to write files into; it is synced and renamed to `path` at the end."""
     temporary, replaced = _temporary_name(path), _temporary_name(path, "old")
     try:
         make_directory(path.parent)
@@ -33,7 +33,7 @@ def exported_directory(path: Path) -> Iterator[Path]:
         for file in temporary.iterdir():
             sync_file(file)
         sync_directory(temporary)
-        if os.path.lexists(path):  # a directory's name cannot go to another one at once, as a file's can
+        if os.path.lexists(path):  # a rename can replace a file, but not a directory with files in it
             os.rename(path, replaced)
         os.rename(temporary, path)
         sync_directory(path.parent)
@@ -52,5 +52,5 @@ def _temporary_name(path: Path, suffix: str = "part") -> Path:
 
 
 def unwritable(path: Path, error: OSError) -> InputError:
-    """What the disk says, and of which target: the temporary name means nothing to anybody."""
+    """The disk's error for the target itself: its temporary name would mean nothing to the user."""
     return InputError("{path}: cannot be written: {reason}", path=path, reason=error.strerror or str(error))

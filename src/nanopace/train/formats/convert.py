@@ -1,4 +1,4 @@
-"""Weights from any of three forms into any other: nanopace's checkpoint, nanoGPT's file, Hugging Face's directory."""
+"""Converts weights between three forms: nanopace's checkpoint, nanoGPT's file, Hugging Face's directory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nanopace.train.formats.pretrained import Pretrained, assumed_tokenizer
 
 FORMS = ("nanogpt", "huggingface", "nanopace")
 
-# What --force may replace: a directory of nothing but these. A home directory is none.
+# --force may only replace a directory that contains nothing but these: never a home directory.
 _OWN_FILES: Mapping[str, frozenset[str]] = {
     "huggingface": frozenset({huggingface.CONFIG, huggingface.WEIGHTS[0], "generation_config.json", *TOKENIZER_FILES}),
     "nanopace": frozenset({STATE, MODEL, OPTIMIZER, "tokenizer.json"}),
@@ -34,7 +34,7 @@ _OWN_FILES: Mapping[str, frozenset[str]] = {
 
 
 def open_pretrained(path: Path, which: str = "") -> Pretrained:
-    """The weights that are meant, whatever form they have. `which` is for a run of ours: see checkpoint/choose.py."""
+    """Load weights in any of the forms. `which` applies to a nanopace run: see checkpoint/choose.py."""
     form = form_of(path)
     if which and (form != "nanopace" or (path / STATE).exists()):
         raise nothing_to_choose(path, which)
@@ -48,7 +48,7 @@ def open_pretrained(path: Path, which: str = "") -> Pretrained:
 
 
 def form_of(path: Path) -> str:
-    """Which of the three it is. A file is nanoGPT's; a directory is told by what lies in it."""
+    """Which of the three forms it has. A file is nanoGPT's; a directory is recognised by its files."""
     if not path.exists():
         raise InputError("{path}: no such file or directory", path=path)
     if path.is_file():
@@ -63,7 +63,7 @@ def form_of(path: Path) -> str:
 
 
 def convert(source: Path, target: Path, *, to: str | None = None, which: str = "", force: bool = False) -> Pretrained:
-    """Write the weights in `source` to `target`, in the form that `to` or the target's name asks for."""
+    """Write the weights in `source` to `target`, in the form given by `to` or by the target's name."""
     form = to or form_by_name(target)
     check_target(target, form, force)
     pretrained = open_pretrained(source, which)
@@ -90,7 +90,7 @@ def form_by_name(target: Path) -> str:
 
 
 def check_target(target: Path, form: str, force: bool) -> None:
-    """Complain before anything is read. Nothing is overwritten that conversions do not write."""
+    """Raise before anything is read. Only files that a conversion writes are ever overwritten."""
     if form == "nanogpt":
         if target.is_dir():
             raise UsageError("{path}: is a directory; nanoGPT's format is a file, such as {path}/ckpt.pt", path=target)
@@ -147,5 +147,5 @@ def _save_nanopace(target: Path, pretrained: Pretrained) -> None:
 
 
 def _usable(config: Mapping[str, Value]) -> dict[str, Value]:
-    """Without the settings of a fork that mean something else here: a checkpoint that has them is none."""
+    """The config without a fork's settings that are invalid here: a checkpoint with them would be refused."""
     return {name: value for name, value in config.items() if name not in KNOBS or is_knob(name, value)}

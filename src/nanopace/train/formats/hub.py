@@ -1,6 +1,6 @@
-"""The four GPT-2 by the names that nanoGPT calls them: looked for on this machine, and fetched if somebody says so.
+"""Finds the four GPT-2 models by nanoGPT's names for them on this machine, and downloads them on request.
 
-They lie in a directory of that name, or where huggingface_hub keeps what it has downloaded, for whatever program:
+They are in a directory of that name, or in huggingface_hub's download cache, which all programs share:
 
     <cache>/models--openai-community--gpt2-xl/refs/main              holds the name of a snapshot
     <cache>/models--openai-community--gpt2-xl/snapshots/<commit>/    links to the files
@@ -17,18 +17,18 @@ from nanopace.files import read_bounded
 from nanopace.train.formats.huggingface import CONFIG, WEIGHTS
 
 _NAMES = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")
-_OWNER = "openai-community"  # the hub's name for who published them; once it had none
+_OWNER = "openai-community"  # their owner on the hub; they used to have none
 _FILES = (CONFIG, WEIGHTS[0], "vocab.json", "merges.txt")
 _LONGEST_REASON = 200
 
 
 def is_of_the_hub(name: str) -> bool:
-    """Whether it is the name of a GPT-2, with or without its owner."""
+    """Whether it names a GPT-2, with or without the owner."""
     return name.removeprefix(f"{_OWNER}/") in _NAMES
 
 
 def find_model(name: str, download: bool = False) -> Path:
-    """Where the weights are that --init_from names: a path, or a GPT-2. With `download` it is fetched if need be."""
+    """The path of the weights that --init_from names: a path or a GPT-2, which `download` fetches if necessary."""
     if not is_of_the_hub(name):
         if Path(name).exists():
             return Path(name)
@@ -44,7 +44,7 @@ def find_model(name: str, download: bool = False) -> Path:
     if download:
         return _downloaded(short)
     if Path(name).exists():
-        return Path(name)  # something else of this name: whoever reads it says what it is
+        return Path(name)  # something else with this name: reading it will report what is wrong
     raise UsageError(
         "--init_from={name}: is neither in ./{short} nor in the Hugging Face cache; get it with --download, or "
         "with: {command}",
@@ -55,12 +55,12 @@ def find_model(name: str, download: bool = False) -> Path:
 
 
 def _is_complete(directory: Path) -> bool:
-    """A link to a file that was never downloaded is no file."""
+    """Whether it has config and weights. A link to a file that was never downloaded does not count."""
     return (directory / CONFIG).is_file() and any((directory / name).is_file() for name in WEIGHTS)
 
 
 def _snapshots(name: str) -> Iterator[Path]:
-    """Those in the cache, the one first that is `main`."""
+    """The snapshots in the cache, the current `main` first."""
     for folder in (f"models--{_OWNER}--{name}", f"models--{name}"):
         try:
             main = (read_bounded(_cache() / folder / "refs" / "main", 100) or b"").decode("ascii", "replace").strip()
@@ -74,7 +74,7 @@ def _snapshots(name: str) -> Iterator[Path]:
 
 
 def _cache() -> Path:
-    """As huggingface_hub looks for it."""
+    """The cache directory, found as huggingface_hub does."""
     known = os.environ
     caches = known.get("XDG_CACHE_HOME") or "~/.cache"
     home = known.get("HF_HOME") or os.path.join(caches, "huggingface")
@@ -90,7 +90,7 @@ def _downloaded(name: str) -> Path:
     repository = f"{_OWNER}/{name}"
     try:
         found = Path(snapshot_download(repository, allow_patterns=list(_FILES), cache_dir=str(_cache())))
-    except Exception as error:  # of a library that says every year in another way that there is no network
+    except Exception as error:  # the library's exceptions for a missing network keep changing
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise InputError(
             "{name}: cannot be downloaded: {reason}", name=repository, reason=lines[0][:_LONGEST_REASON]

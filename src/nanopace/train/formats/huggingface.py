@@ -1,8 +1,8 @@
-"""A GPT-2 as Hugging Face's transformers keeps it: a directory of config.json, weights and tokenizer, both ways.
+"""Reads and writes a GPT-2 in the form of Hugging Face's transformers: a directory of config, weights and tokenizer.
 
-transformers stores the four matrices of a layer transposed, always has biases, and computes GELU as OpenAI did, by
-tanh, unless the config says otherwise. A model without biases is written with zeros in their place; the config notes
-that it had none, so that it comes back as it was.
+transformers stores the four matrices of a layer transposed, always has biases, and computes GELU with tanh, as OpenAI
+did, unless the config says otherwise. A model without biases is written with zeros in their place; the config notes
+that it had none, so that reading it back restores the original.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.b
 _TRANSPOSED = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
 _ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
 _NAMES = {"n_layer": "n_layer", "n_embd": "n_embd", "vocab_size": "vocab_size", "n_positions": "block_size"}
-_NO_BIAS = "nanopace_bias"  # ours, in their config: False where the zeros stand for nothing
-# What a GPT-2 may be beyond nanoGPT's, and the only value that we compute.
+_NO_BIAS = "nanopace_bias"  # our key in their config: False if the zero biases are placeholders
+# Options of transformers' GPT-2 that nanoGPT lacks, and the only value we support for each.
 _ONLY: Mapping[str, object] = {
     "model_type": "gpt2",
     "layer_norm_epsilon": 1e-5,
@@ -42,14 +42,14 @@ _ONLY: Mapping[str, object] = {
     "tie_word_embeddings": True,
 }
 _LONGEST_WORD = 60
-_LARGEST_JSON = 16 << 20  # bytes: an index of a hundred thousand weights has half of that
+_LARGEST_JSON = 16 << 20  # bytes: an index of a hundred thousand weights takes half of that
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
 def load_huggingface(directory: Path) -> Pretrained:
-    """A GPT-2 of transformers, or an InputError that says what is not nanoGPT's about it."""
+    """Load a GPT-2 from transformers, or raise an InputError that names how it differs from nanoGPT's."""
     path = directory / CONFIG
     config = read_json(path)
     activation = _checked_activation(path, config)
@@ -66,7 +66,7 @@ def load_huggingface(directory: Path) -> Pretrained:
         activation=activation,
     )
     check_said(path, shape, {own: config.get(theirs) for theirs, own in _NAMES.items()})
-    weights = {name: each.contiguous() for name, each in weights.items()}  # only now: few bytes can claim many
+    weights = {name: each.contiguous() for name, each in weights.items()}  # only now: a few bytes can claim many
     return Pretrained(
         path=directory,
         shape=shape,
@@ -77,7 +77,7 @@ def load_huggingface(directory: Path) -> Pretrained:
 
 
 def _checked_activation(path: Path, config: Mapping[str, object]) -> str:
-    """The one thing that may differ from nanoGPT's model; anything else is refused."""
+    """The activation, which may differ from nanoGPT's. Any other difference is refused."""
     for name, only in _ONLY.items():
         if config.get(name, only) != only:
             raise InputError(
@@ -97,7 +97,7 @@ def _checked_activation(path: Path, config: Mapping[str, object]) -> str:
 
 
 def _short(value: object) -> str:
-    """For a message: a word as it is, and anything else as Python writes it."""
+    """For a message: a string as it is, anything else as Python writes it."""
     return value[:_LONGEST_WORD] if isinstance(value, str) else shown(value)
 
 
@@ -109,7 +109,7 @@ def read_json(path: Path) -> dict[str, object]:
 
 
 def _read_weights(directory: Path) -> Iterator[tuple[str, object]]:
-    """By nanoGPT's names, from one file or from several that an index lists; safetensors before pickles."""
+    """Weights by nanoGPT's names, from one file or those an index lists; safetensors are preferred to pickles."""
     found = next((name for name in WEIGHTS if (directory / name).exists()), None)
     if found is None:
         raise InputError(
@@ -119,7 +119,7 @@ def _read_weights(directory: Path) -> Iterator[tuple[str, object]]:
     if found.endswith(".index.json"):
         listed = read_json(directory / found).get("weight_map")
         files = sorted({str(name) for name in listed.values()}) if isinstance(listed, dict) else []
-        if not files or any(Path(name).name != name for name in files):  # not a way out of the directory
+        if not files or any(Path(name).name != name for name in files):  # no path out of the directory
             raise InputError("{path}: lists no weights of this directory", path=directory / found)
     for name in files:
         read = read_safetensors if name.endswith(".safetensors") else _pickled
@@ -132,7 +132,7 @@ def read_safetensors(path: Path) -> Iterator[tuple[str, object]]:
     try:
         open_regular(path).close()
         with safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118 - it is no dict
+            for name in file.keys():  # noqa: SIM118 - it is not a dict
                 yield name, file.get_tensor(name)
     except OSError as error:
         raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror or str(error)) from None
@@ -148,17 +148,17 @@ def _pickled(path: Path) -> Iterator[tuple[str, object]]:
 
 
 def _own_name(name: str) -> str:
-    """OpenAI's own files leave out the prefix, transformers writes it."""
+    """nanoGPT's name of a weight. OpenAI's own files lack the prefix that transformers writes."""
     return name if name == HEAD or name.startswith("transformer.") else f"transformer.{name}"
 
 
 def _transposed(name: str, weight: Tensor) -> Tensor:
-    """Between their layout of matrices and ours, either way."""
+    """Convert a matrix between their layout and ours, in either direction."""
     return weight.t() if name.endswith(_TRANSPOSED) and weight.dim() == 2 else weight
 
 
 def _without_zero_biases(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """As they were before zeros were put in their place, unless somebody has trained them since."""
+    """The weights without placeholder biases, unless these have been trained since."""
     biases = {name: each for name, each in weights.items() if name.endswith(".bias")}
     if any(bool(each.any()) for each in biases.values()):
         return dict(weights)
@@ -169,7 +169,7 @@ def _without_zero_biases(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def save_huggingface(directory: Path, pretrained: Pretrained) -> None:
-    """What `GPT2LMHeadModel.from_pretrained` and `AutoTokenizer.from_pretrained` read, whole or not at all."""
+    """Write all that `GPT2LMHeadModel.from_pretrained` and `AutoTokenizer.from_pretrained` read, or nothing."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
@@ -184,7 +184,7 @@ def save_huggingface(directory: Path, pretrained: Pretrained) -> None:
     with exported_directory(directory) as folder:
         try:
             save_file(weights, folder / WEIGHTS[0], metadata={"format": "pt"})
-        except SafetensorError as error:  # the library's, whatever the disk said
+        except SafetensorError as error:  # the library's wrapper around any disk error
             raise OSError(str(error)) from None
         for name, content in described.items():
             (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="ascii")

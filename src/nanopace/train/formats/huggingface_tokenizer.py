@@ -1,4 +1,4 @@
-"""Tokenizers between Hugging Face's files and ours: GPT-2's, and BPEs of its kind. There is nothing else in both."""
+"""Converts tokenizers to and from Hugging Face files: GPT-2's and similar BPEs, the only kinds both sides have."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from nanopace.files import read_bounded
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt")
 
-_LARGEST_FILE = 1 << 26  # bytes: a vocabulary of a million entries has half of that
+_LARGEST_FILE = 1 << 26  # bytes: a vocabulary of a million entries takes half of that
 _CUTS_LIKE_GPT2 = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 
 
 def tokenizer_files(tokenizer: Tokenizer, block_size: int) -> dict[str, bytes]:
-    """The files that transformers reads; none for bytes and characters, which it does not know."""
+    """The files that transformers reads; none for bytes and characters, which it does not support."""
     if isinstance(tokenizer, TrainedBpe):
         files = {"tokenizer.json": tokenizer.huggingface().to_str().encode()}
     elif tokenizer.kind == "gpt2":
@@ -40,9 +40,9 @@ def tokenizer_files(tokenizer: Tokenizer, block_size: int) -> dict[str, bytes]:
 
 
 def read_tokenizer(directory: Path, vocab_size: int) -> Tokenizer | None:
-    """The tokenizer of a Hugging Face directory; None where there is none, or none that we can be.
+    """The tokenizer of a Hugging Face directory; None if it has none, or one that we do not support.
 
-    Who loads a GPT-2 for its weights alone, as nanoGPT does, has no tokenizer in the cache. By its size it is known.
+    nanoGPT downloads only a GPT-2's weights, so the cache may lack its tokenizer. Its size identifies it.
     """
     if vocab_size == gpt2().vocab_size and not any((directory / name).exists() for name in TOKENIZER_FILES):
         return gpt2()
@@ -57,7 +57,7 @@ def read_tokenizer(directory: Path, vocab_size: int) -> Tokenizer | None:
 
 
 def _described(directory: Path) -> tuple[Mapping[str, int], Sequence[tuple[str, str]]] | None:
-    """Vocabulary and merges, from the file that has everything or from GPT-2's two."""
+    """Vocabulary and merges, from tokenizer.json or from GPT-2's two files."""
     path = directory / "tokenizer.json"
     if path.exists():
         content = json.loads(_read(path))
@@ -81,7 +81,7 @@ def _read(path: Path) -> bytes:
 
 
 def _listed(merges: str) -> list[tuple[str, str]]:
-    """A pair on each line, after one that tells the version."""
+    """The merges: one pair per line, after a line with the version."""
     return [_pair(line) for line in merges.split("\n") if line and not line.startswith("#version")]
 
 
@@ -91,7 +91,7 @@ def _pair(merge: Any) -> tuple[str, str]:
 
 
 def _bpe(ids: Mapping[str, int], merges: Sequence[tuple[str, str]]) -> TrainedBpe | None:
-    """None where the ids are in any other order than letters, merges, and the id between documents."""
+    """The tokenizer; None unless the ids are in this order: letters, merges, end of text."""
     ordered = sorted(ids, key=ids.__getitem__)
     bpe = TrainedBpe(ordered[: len(BYTE_OF_LETTER)], merges)
     if [*bpe.entries, END_OF_TEXT] != ordered or [ids[entry] for entry in ordered] != list(range(len(ordered))):

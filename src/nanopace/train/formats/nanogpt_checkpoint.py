@@ -1,4 +1,4 @@
-"""nanoGPT's ckpt.pt, both ways: its `train.py` goes on from what is written here, its `sample.py` samples from it."""
+"""Reads and writes nanoGPT's ckpt.pt: its `train.py` resumes from what is written here, its `sample.py` samples it."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from nanopace.train.optim.adamw import ADAMW_STATE
 
 NANOGPT_FILE = "ckpt.pt"  # in nanoGPT's out_dir
 
-_COMPILED = "_orig_mod."  # what torch.compile puts in front of every name
+_COMPILED = "_orig_mod."  # torch.compile's prefix to every name
 _MODEL_ARGS = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias")
-_NO_LOSS_YET = 1e9  # nanoGPT's best_val_loss before there is one
-# What torch's AdamW may be told, and nanoGPT leaves as it is.
+_NO_LOSS_YET = 1e9  # nanoGPT's best_val_loss before the first evaluation
+# Options of torch's AdamW that nanoGPT leaves at their defaults.
 _ONLY: Mapping[str, Value] = {"eps": 1e-8, "amsgrad": False, "maximize": False, "decoupled_weight_decay": True}
 
 
 def load_nanogpt(path: Path) -> Pretrained:
-    """What a ckpt.pt holds. Its optimizer is None where it is not AdamW's over these weights."""
+    """Load a ckpt.pt. The optimizer is None unless it is nanoGPT's AdamW over these weights."""
     checkpoint = read_torch_file(path)
     if not isinstance(checkpoint, dict) or not {"model", "model_args"} <= checkpoint.keys():
         raise InputError("{path}: is not a nanoGPT checkpoint: it has no model and model_args", path=path)
@@ -51,8 +51,8 @@ def load_nanogpt(path: Path) -> Pretrained:
     optimizer = checkpoint.get("optimizer")
     knobs = _knobs_of(optimizer, shape)
     if "cuda" not in str(config.get("device", "cuda")):
-        config["dtype"] = "float32"  # elsewhere nanoGPT calculates in nothing else, whatever its dtype says
-    if knobs is not None:  # a resume of nanoGPT leaves those that its AdamW began with, whatever its config says
+        config["dtype"] = "float32"  # off CUDA, nanoGPT always computes in float32, whatever its dtype says
+    if knobs is not None:  # when nanoGPT resumes, AdamW keeps its saved knobs, whatever the config says
         config |= {name: value for name, value in knobs.items() if value != _knob(config, name)}
     tokenizer = _tokenizer(path, shape, config)
     return Pretrained(
@@ -70,7 +70,8 @@ def load_nanogpt(path: Path) -> Pretrained:
 
 
 def save_nanogpt(path: Path, pretrained: Pretrained) -> None:
-    """Write a ckpt.pt, whole or not at all. nanoGPT's GELU is the exact one; ours is noted where it does not look."""
+    """Write a ckpt.pt, completely or not at all. nanoGPT only has exact GELU; another one is noted in the config,
+    which nanoGPT ignores."""
     shape = pretrained.shape
     config = dict(pretrained.config)
     if shape.activation != "gelu":
@@ -86,12 +87,12 @@ def save_nanogpt(path: Path, pretrained: Pretrained) -> None:
     with exported_file(path) as file:
         try:
             torch.save(checkpoint, file)
-        except RuntimeError as error:  # its archive is cut, and what the disk said came before
+        except RuntimeError as error:  # the archive is cut short; the disk's own error is its context
             raise error.__context__ if isinstance(error.__context__, OSError) else OSError(str(error)) from None
 
 
 def _plain(found: object) -> dict[str, Value]:
-    """The names and plain values of a dict; whatever else a fork has put there is not ours to carry."""
+    """The entries with plain values; anything else a fork has put there is dropped."""
     if not isinstance(found, dict):
         return {}
     return {
@@ -103,7 +104,7 @@ def _plain(found: object) -> dict[str, Value]:
 
 
 def _best(step: int, loss: object) -> tuple[int, float] | None:
-    """nanoGPT saves right after it has evaluated, so its best loss is of the iteration that it saves."""
+    """The best evaluation. nanoGPT saves right after evaluating, so its best loss belongs to the saved iteration."""
     value = loss.item() if holds_floats(loss) and loss.numel() == 1 and not loss.is_meta else loss
     known = isinstance(value, float) and -math.inf < value < _NO_LOSS_YET
     return (step, cast(float, value)) if known else None
@@ -116,15 +117,15 @@ def _named_weights(path: Path, model: object) -> dict[str, Tensor]:
 
 
 def _knob(config: Mapping[str, Value], name: str) -> float:
-    """A number in nanoGPT's config; its default where there is none, or one that cannot be."""
+    """A number from nanoGPT's config; the default if it is missing or impossible."""
     fitted = KNOBS[name].fitted(config[name]) if name in config else None
     return cast(float, KNOBS[name].default if fitted is None else fitted)
 
 
 def _tokenizer(path: Path, shape: ModelShape, config: Mapping[str, Value]) -> Tokenizer | None:
-    """Looked for beside the checkpoint and where nanoGPT looks."""
+    """The tokenizer next to the checkpoint, or where nanoGPT looks for it."""
     for directory in (path.parent, Path("data", str(config.get("dataset", "")))):
-        with suppress(InputError):  # a tokenizer.json that happens to lie there may be somebody else's
+        with suppress(InputError):  # a tokenizer.json there may belong to something else
             tokenizer = load_tokenizer(directory)
             if tokenizer is not None and tokenizer.vocab_size <= shape.vocab_size:
                 return tokenizer
@@ -135,13 +136,13 @@ def _tokenizer(path: Path, shape: ModelShape, config: Mapping[str, Value]) -> To
 
 
 def _numbered(shape: ModelShape) -> tuple[Sequence[str], Sequence[str]]:
-    """The names of the weights that decay and of those that do not: torch numbers them through, in this order."""
+    """The names of the weights with decay and of those without: torch numbers them consecutively in this order."""
     dimensions = {name: len(size) for name, size in weight_shapes(shape).items()}
     return [name for name in dimensions if dimensions[name] >= 2], [name for name in dimensions if dimensions[name] < 2]
 
 
 def _knobs_of(state: object, shape: ModelShape) -> dict[str, Value] | None:
-    """The knobs of nanoGPT's AdamW over these weights; None where it is another optimizer, or has other groups."""
+    """The knobs of nanoGPT's AdamW over these weights; None if it is another optimizer or has other groups."""
     groups = state.get("param_groups") if isinstance(state, dict) else None
     if not isinstance(groups, list) or len(groups) != 2 or not all(isinstance(each, dict) for each in groups):
         return None
@@ -163,7 +164,7 @@ def _knobs_of(state: object, shape: ModelShape) -> dict[str, Value] | None:
 
 
 def _are_plain(found: object, kind: type) -> bool:
-    """A row of plain numbers: tensors would compare with them in a way of their own."""
+    """Whether it is a list or tuple of plain numbers: tensors would compare element by element."""
     return isinstance(found, (list, tuple)) and all(type(each) is kind for each in found)
 
 
@@ -190,7 +191,7 @@ def _moments(state: object, shape: ModelShape) -> dict[str, Tensor] | None:
 def _optimizer_state(
     shape: ModelShape, config: Mapping[str, Value], moments: Mapping[str, Tensor] | None
 ) -> dict[str, object]:
-    """torch's own description of nanoGPT's AdamW, and the averages if they are known: without them they start anew."""
+    """The state_dict of nanoGPT's AdamW, with the averages if they are known; otherwise they start from zero."""
     decaying, others = _numbered(shape)
     with torch.device("meta"):
         groups = [

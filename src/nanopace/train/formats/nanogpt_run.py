@@ -1,7 +1,7 @@
-"""A run of nanoGPT that goes on here: its ckpt.pt, as the checkpoint that training takes up.
+"""Resumes a nanoGPT run here: its ckpt.pt serves as the checkpoint.
 
-What nanoGPT does not keep begins anew: its random numbers, the scale of float16's losses, and its windows, which it
-draws at random. The first checkpoint that is saved afterwards is an ordinary one, and nothing ever writes to ckpt.pt.
+What nanoGPT does not save starts fresh: random states, the loss scale of float16, and the windows, which it draws at
+random. The first checkpoint saved afterwards is an ordinary one, and ckpt.pt is never written to.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nanopace.train.formats.pretrained import Pretrained
 
 @dataclass(frozen=True, slots=True)
 class SavedByNanoGPT(Saved):
-    """To training a checkpoint like its own, which lies elsewhere."""
+    """A nanoGPT checkpoint that training can use like one of its own."""
 
     found: Pretrained
 
@@ -42,7 +42,7 @@ class SavedByNanoGPT(Saved):
 
 
 def open_nanogpt_run(path: Path) -> SavedByNanoGPT:
-    """A ckpt.pt that holds all that its run needs to go on."""
+    """Open a ckpt.pt to resume its run; raise InputError if it lacks anything needed for that."""
     found = load_nanogpt(path)
     if found.optimizer is None:
         raise InputError(
@@ -69,7 +69,7 @@ def open_nanogpt_run(path: Path) -> SavedByNanoGPT:
 
 
 def _check_knobs(found: Pretrained) -> None:
-    """Its settings are kept, so each has to be one. To sample from its weights nobody needs them."""
+    """Raise if a knob has an impossible value: the resumed run keeps them all. Sampling needs no such check."""
     for name, value in found.config.items():
         if name in KNOBS and KNOBS[name].fitted(value) is None:
             raise InputError(

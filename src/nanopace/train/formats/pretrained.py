@@ -1,6 +1,6 @@
-"""Weights that are already there, in whatever form they came.
+"""Pretrained weights, whatever form they came in.
 
-The forms are those of `nanogpt_checkpoint`, `huggingface` and `checkpoint/layout`; `convert` tells them apart.
+`nanogpt_checkpoint`, `huggingface` and `checkpoint/layout` are the forms; `convert` tells them apart.
 """
 
 from __future__ import annotations
@@ -24,42 +24,42 @@ if TYPE_CHECKING:
     from nanopace.train.checkpoint.choose import Chosen
 
 
-_GPT2_SIZES = (50257, 50304)  # GPT-2's vocabulary, bare and as nanoGPT rounds it up
-_BEYOND = 1 << 40  # steps: no run gets there
-_MASKS = (".attn.bias", ".attn.masked_bias")  # older releases saved the causal mask, too
+_GPT2_SIZES = (50257, 50304)  # GPT-2's vocabulary, exact and as nanoGPT rounds it up
+_BEYOND = 1 << 40  # steps: more than any run takes
+_MASKS = (".attn.bias", ".attn.masked_bias")  # older releases also saved the causal mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pretrained:
-    """A model's weights by nanoGPT's names, and what is known of their past."""
+    """A model's weights by nanoGPT's names, and what is known about their history."""
 
     path: Path
     shape: ModelShape
-    weights: Mapping[str, Tensor]  # the tied table has two names, and is one tensor
+    weights: Mapping[str, Tensor]  # the tied table is one tensor with two names
     step: int = 0
     config: Mapping[str, Value] = field(default_factory=dict)
     tokenizer: Tokenizer | None = None
     optimizer: Mapping[str, Tensor] | None = None  # AdamW's averages, by "exp_avg.<weight>"
     best: tuple[int, float] | None = None  # step and validation loss of the best evaluation
-    windows: int = 0  # of the training data that came before
-    tokenizer_assumed: bool = False  # by the size of the vocabulary alone
-    chosen: Chosen | None = None  # of the checkpoints of a run; None: there was one model, and nothing to choose
+    windows: int = 0  # of training data read so far
+    tokenizer_assumed: bool = False  # from the size of the vocabulary alone
+    chosen: Chosen | None = None  # which of a run's checkpoints; None if there was only one model
 
     def model(self, device: torch.device | str = "cpu") -> GPT:
-        """Ready to be asked, in float32. The weights are taken as they lie where that is possible, and not copied."""
+        """The model in eval mode, in float32. Weights are not copied where that can be avoided."""
         model = meta_model(self.shape)
         model.load_state_dict(dict(self.weights), assign=True)
-        model.transformer["wte"].weight = model.lm_head.weight  # assigning has untied them
+        model.transformer["wte"].weight = model.lm_head.weight  # assign=True untied them
         return model.to(device=device, dtype=torch.float32).eval()
 
 
 def assumed_tokenizer(shape: ModelShape) -> Tokenizer | None:
-    """Of a model that brings none: GPT-2's, if the vocabulary has its size, which is what nanoGPT assumes."""
+    """For a model without a tokenizer: GPT-2's if the vocabulary has its size, as nanoGPT assumes."""
     return gpt2() if shape.vocab_size in _GPT2_SIZES else None
 
 
 def only_weights(path: Path, found: Iterable[tuple[str, object]]) -> dict[str, Tensor]:
-    """What a file holds under each name, once it is sure that these are weights; without the masks."""
+    """The weights by name, without masks. Raise if anything else is among them."""
     weights: dict[str, Tensor] = {}
     for name, tensor in found:
         if name.endswith(_MASKS):
@@ -69,14 +69,14 @@ def only_weights(path: Path, found: Iterable[tuple[str, object]]) -> dict[str, T
         if not holds_floats(tensor):
             raise InputError("{path}: {name} is not a weight", path=path, name=name)
         claimed = tensor.numel() * tensor.element_size()
-        if tensor.is_meta or claimed > tensor.untyped_storage().nbytes():  # a few bytes can claim to be a terabyte
+        if tensor.is_meta or claimed > tensor.untyped_storage().nbytes():  # a few bytes can claim a terabyte
             raise InputError("{path}: {name} has fewer values than it claims", path=path, name=name)
         weights[name] = tensor
     return weights
 
 
 def holds_floats(found: object) -> TypeGuard[Tensor]:
-    """A plain tensor. One that is nested, sparse, quantized or a class of its own has no values that lie in a row."""
+    """Whether it is a plain tensor of floats: not nested, sparse, quantized or of a subclass."""
     if type(found) not in (Tensor, nn.Parameter):
         return False
     assert isinstance(found, Tensor)
@@ -84,12 +84,12 @@ def holds_floats(found: object) -> TypeGuard[Tensor]:
 
 
 def step_of(found: object) -> int:
-    """What a file says of the step that its weights are of; 0 where it says nothing that can be."""
+    """The step of the weights as recorded in a file; 0 if it is missing or impossible."""
     return found if type(found) is int and 0 <= found < _BEYOND else 0
 
 
 def tied(path: Path, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """With one tensor under both names of the table that reads tokens and predicts them."""
+    """The weights with one tensor under both names of the tied table, which reads tokens and predicts them."""
     table, head = weights.get(TOKENS), weights.get(HEAD)
     if table is None:
         raise InputError("{path}: is not a GPT-2: it has no weight named {name}", path=path, name=TOKENS)

@@ -1,7 +1,7 @@
-"""What `torch.save` wrote, read without running any of it.
+"""Reads what `torch.save` wrote without running any of it.
 
-Such a file is a program that builds what it holds. torch's restricted reader knows the few instructions that weights
-need and refuses all others; the weights stay on the disk until they are used.
+Such a file is a program that builds its content. torch's restricted reader accepts the few instructions that weights
+need and refuses all others; the weights stay on disk until they are used.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _ARCHIVE = b"PK\x03\x04"
 
 
 def read_torch_file(path: Path) -> object:
-    """Its content; an InputError for whatever is not weights, plain values, and dicts and lists of them."""
+    """Its content; InputError unless that is weights, plain values, or dicts and lists of them."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of instructions that it does not know, and then refuses
+            warnings.simplefilter("ignore")  # torch warns of unknown instructions, which it then refuses
             return torch.load(path, map_location="cpu", weights_only=True, mmap=_can_be_mapped(path))
     except InputError:
         raise
@@ -35,18 +35,18 @@ def read_torch_file(path: Path) -> object:
         if called is None:
             raise _damaged(path) from None
         raise InputError("{path}: holds more than weights: it calls {name}", path=path, name=called[1]) from None
-    except Exception:  # the instructions may be in any disorder, and fail in any way
+    except Exception:  # malformed instructions can fail in any way
         raise _damaged(path) from None
 
 
 def _can_be_mapped(path: Path) -> bool:
-    """Not what torch wrote before 1.6: that is no archive. What begins like one is one to torch."""
+    """Whether it is an archive, as torch has written since 1.6. Like torch, this looks at the first bytes."""
     with open_regular(path) as file:
         if file.read(len(_ARCHIVE)) != _ARCHIVE:
             return False
     with zipfile.ZipFile(path) as archive:
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
-            raise _damaged(path)  # torch compresses nothing, and a few bytes must not fill the memory
+            raise _damaged(path)  # torch never compresses, and a few bytes must not expand to fill memory
     return True
 
 

@@ -1,4 +1,4 @@
-"""Forward and backward pass as a list of kernels: the fast twins of the models.
+"""Forward and backward passes as sequences of kernels: the fast twins of the models.
 
-model.py has what both recipes share, gpt2.py and fast.py what differs.
+model.py has what both recipes share; gpt2.py and fast.py have the differences.
 """

@@ -1,7 +1,7 @@
-"""Which attention kernel: the fastest on this card for this model's shape, found by trying.
+"""Picks the fastest attention kernel for this card and model shape by timing them.
 
-torch has several, and which one wins depends on card, head width, length and precision. Trying them takes seconds, most
-of which their libraries need to load; so the answer is remembered for the next start.
+torch has several, and the fastest depends on card, head width, length and precision. Timing them takes seconds, mostly
+because their libraries have to load, so the result is stored for the next start.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TOKENS = 1 << 16  # per trial: enough to fill a card
 
 
 def pick_attention(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> str:
-    """Leave only the fastest kernel switched on, beside the plain one for whatever it does not take, and say why."""
+    """Enable only the fastest kernel, and the plain one as its fallback; return the reason."""
     if device.type != "cuda":
         return Message("torch's own choice: this device has only one kernel")
     question = _question(shape, batch_size, device, dtype)
@@ -45,12 +45,12 @@ def pick_attention(shape: ModelShape, batch_size: int, device: torch.device, dty
 
 
 def attention_backward(out: Tensor, q_k_v: Sequence[Tensor], d_out: Tensor) -> tuple[Tensor, ...]:
-    """The gradients of queries, keys and values, by torch's own backward pass."""
+    """The gradients of queries, keys and values, from torch's own backward pass."""
     return gradients_of(q_k_v, out, d_out)
 
 
 def _question(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> str:
-    """All that the answer depends on."""
+    """Everything the result depends on."""
     card = torch.cuda.get_device_name(device)
     heads = f"{shape.n_head} heads of {shape.n_embd // shape.n_head}"
     size = f"{batch_size} x {shape.block_size}, {heads}, {shape.dropout}"
@@ -58,7 +58,7 @@ def _question(shape: ModelShape, batch_size: int, device: torch.device, dtype: t
 
 
 def _read(written: str | None) -> dict[str, float] | None:
-    """The times of an earlier start; None where there are none, or they are not as `pick_attention` writes them."""
+    """The times from an earlier start; None if there are none, or not as `pick_attention` writes them."""
     if written is None or written == _NONE:
         return None if written is None else {}
     found = [_REMEMBERED.fullmatch(each) for each in written.split(", ")]
@@ -76,7 +76,7 @@ def _said(times: Mapping[str, float]) -> Message:
 
 
 def _measured(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> dict[str, float]:
-    """Of each kernel that takes this shape, the fastest first."""
+    """The time of each kernel that supports this shape, the fastest first."""
     times = {}
     for name in ("cudnn", "flash", "efficient"):
         _switch_on(name)
@@ -92,7 +92,7 @@ def _switch_on(*kept: str) -> None:
 
 
 def _time(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> float | None:
-    """Forward and backward of one layer's attention in ms; None if this kernel does not take it."""
+    """Forward and backward of one layer's attention in ms; None if this kernel does not support the shape."""
     batch = max(1, min(batch_size, _TOKENS // shape.block_size))
     width = shape.n_embd // shape.n_head
     packed = torch.randn((batch, shape.block_size, 3, shape.n_head, width), device=device, dtype=dtype)

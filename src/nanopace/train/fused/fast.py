@@ -1,7 +1,7 @@
-"""FastGPT's forward and backward pass as a list of kernels. model.py has what it shares with GPT's.
+"""FastGPT's forward and backward pass as a sequence of kernels. model.py has what it shares with GPT.
 
-Its norms have no weights, so nothing is folded into the matrices. A layer saves less than GPT's: the backward pass of
-ReLU squared needs only the output. The tables are looked up in float32 and have no copies.
+Its norms have no weights, so nothing is folded into the matrices. A layer saves less than in GPT: the backward pass of
+ReLU squared needs only the output. The tables are looked up in float32 and not copied.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nanopace.train.models.fast import CAP, SHARPNESS, FastBlock, FastGPT, rope_
 
 
 class FusedFastGPT(Fused):
-    """`fp8` is FusedGPT's."""
+    """`fp8` means the same as in FusedGPT."""
 
     def __init__(self, model: FastGPT, steps: Collection[str] = (), fp8: Collection[str] = ()) -> None:
         shape = model.shape
@@ -36,7 +36,7 @@ class FusedFastGPT(Fused):
         head_width = shape.n_embd // shape.n_head
         self._scale = SHARPNESS / head_width**0.5 if self._normed else None
         self._angles: dict[int, Angles] = {}
-        # The input of ReLU squared is never saved, which is as much as the step activation saves.
+        # The input of ReLU squared is never saved, which saves as much as the memory step `activation`.
         steps = {*steps, "activation"} if relu2 else steps
         norm = Norm(rms_norm, rms_norm_backward)
         super().__init__(model, steps, norm, relu2=relu2, cap=CAP if "soft_cap" in has else None)
@@ -78,7 +78,7 @@ class FusedFastGPT(Fused):
         rms_norm_backward(torch.mm(packed, layer.qkv.copy), saved.y_1, saved.factor_1, d_x)
 
     def _rope_angles(self, tokens: Tensor) -> Angles | None:
-        """Of each position, computed once for each length."""
+        """The angles of all positions, computed once per length; None without rope."""
         if not self._rope:
             return None
         length = tokens.size(1)

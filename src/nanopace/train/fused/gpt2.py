@@ -1,6 +1,6 @@
-"""GPT's forward and backward pass as a list of kernels: the fast twin of `GPT.forward` under autocast.
+"""GPT's forward and backward pass as a sequence of kernels: the fast twin of `GPT.forward` under autocast.
 
-The weights of norms are folded into the matrices after them (matrix.py). model.py has what it shares with FastGPT's.
+Each norm's weight is folded into the matrix after it (matrix.py). model.py has what it shares with FastGPT.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from nanopace.train.kernels.embedding import embed, embed_backward
 from nanopace.train.kernels.norm import layer_norm, layer_norm_backward
 from nanopace.train.models.gpt2 import GPT, Block
 
-# Above, three products for queries, keys and values take less than putting their gradients together; below, more.
+# From this many rows on, three products for queries, keys and values are faster than concatenating their gradients.
 _MANY_ROWS = 1 << 15
 
 
 class FusedGPT(Fused):
-    """Where `steps` do without gradients, all layers share the gradients of one, and `release` is there to use them up.
+    """If `steps` include gradients, all layers share one layer's gradients, and `release` uses them up layer by layer.
 
-    `fp8`: the forward products of training that are in 8 bits, of fp8.py's. Evaluations have none, so that a loss means
-    the same in every run, and what the backward pass recomputes is in bfloat16.
+    `fp8` names training's forward products in 8 bits (see fp8.py). Evaluations use none, so that a loss means the same
+    in every run, and the backward pass recomputes in bfloat16.
     """
 
     def __init__(self, model: GPT, steps: Collection[str] = (), fp8: Collection[str] = ()) -> None:
@@ -67,7 +67,7 @@ class FusedGPT(Fused):
 
 
 def _backward_packed(grads: list[Tensor], matrix: Matrix, y: Tensor) -> Tensor:
-    """d_y, from the gradients of queries, keys and values, which are parts of one product."""
+    """d_y, from the gradients of queries, keys and values, which come from one product."""
     if len(y) < _MANY_ROWS:
         grads = [torch.cat(grads, dim=1)]
     copies, gradients = matrix.copy.chunk(len(grads)), matrix.gradient.chunk(len(grads))

@@ -1,10 +1,10 @@
-"""Forward and backward pass of a GPT as a list of kernels: what the models of both recipes have in common.
+"""Forward and backward pass of a GPT as a sequence of kernels: what both recipes' models share.
 
-Neither autograd nor torch.compile has a part in it. Matrices are multiplied in bfloat16 copies, made anew each step;
-the residual stream is bfloat16, too. Every pass over the activations that is no matrix product and no attention is a
-kernel of ours. Gradients of weights are added up in float32 by the products themselves.
+Neither autograd nor torch.compile is involved. Matrix products use bfloat16 copies, refreshed every step; the residual
+stream is bfloat16, too. Every other pass over the activations, except attention, is one of our own kernels. The
+products themselves accumulate the weights' gradients in float32.
 
-The residual stream is one buffer: what a block adds to it is added in place, by the matrix product that computes it.
+The residual stream is one buffer: attention and MLP add to it in place, within their last matrix product.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from nanopace.train.private_torch import zero_all
 
 
 class Norm(NamedTuple):
-    """One of kernels/norm.py, both ways."""
+    """One of the norms in kernels/norm.py, forward and backward."""
 
     forward: Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor]]
     backward: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
@@ -50,16 +50,16 @@ class Layer(NamedTuple):
 
 
 class SavedAttention(NamedTuple):
-    """Input and output of attention, with the graph that autograd goes back through."""
+    """Input and output of attention, with autograd's graph for the backward pass."""
 
-    packed: Tensor  # rows of [queries, keys, values]: q_k_v are views of it
+    packed: Tensor  # rows of [queries, keys, values]; q_k_v are views of it
     q_k_v: tuple[Tensor, Tensor, Tensor]
     out: Tensor
-    factors: Tensor | None = None  # of the norms of queries and keys
+    factors: Tensor | None = None  # of the queries' and keys' norms
 
 
 class Activations(NamedTuple):
-    """What the backward pass needs of one layer's forward pass. None: it is recomputed."""
+    """What the backward pass needs from one layer's forward pass; None means it is recomputed."""
 
     y_1: Tensor
     factor_1: Tensor
@@ -71,13 +71,13 @@ class Activations(NamedTuple):
 
 
 class Fused(ABC):
-    """Computes with the weights of a model, which stays what is trained, saved and sampled from. Gradients keep their
-    place in memory from step to step.
+    """Computes with a model's weights; that model is still the one that is trained, saved and sampled from. Gradients
+    stay at the same addresses from step to step.
 
-    `steps` of the memory ladder say what of a layer is recomputed in the backward pass instead of saved.
+    `steps` of the memory ladder determine which activations are recomputed in the backward pass instead of saved.
     """
 
-    release: StepInBackward | None = None  # takes each gradient as soon as it is there; None: they are added up
+    release: StepInBackward | None = None  # uses each gradient as soon as it is ready; None: they accumulate
     _layers: Sequence[Layer]
     _head: Matrix
 
@@ -94,44 +94,44 @@ class Fused(ABC):
             each.grad = torch.zeros_like(each)
 
     def _set_matrices(self, layers: Sequence[Layer], head: Matrix) -> None:
-        """They take the weights' gradients, so these have to be there."""
+        """Called once the weights have gradients, because the matrices use them."""
         self._layers, self._head = layers, head
         self._matrices = [*(each for layer in layers for each in layer.matrices), head]
         self.refresh_copies()
 
     def refresh_copies(self) -> None:
-        """The matrices as they are multiplied, after the weights have changed."""
+        """Refresh the matrices' copies after the weights have changed."""
         for each in self._matrices:
             each.refresh_copies()
 
     def climb(self) -> str | None:
-        """Recompute more from now on, and say what; None: there is nothing left to save."""
+        """Recompute more from now on, and return what; None if there is nothing left to save."""
         more = next((step for step in recomputed(MEMORY_STEPS) if step not in self._recompute), None)
         if more is not None:
             self._recompute = recomputed([more])
         return more
 
     def zero_grad(self) -> None:
-        """Gradients to zero, where the optimizer finds them."""
+        """Zero the gradients in place."""
         gradients = [each.grad for each in self._weights if each.grad is not None]
         zero_all(gradients + [each.gradient for each in self._matrices if each.shared])
 
     def finish(self) -> None:
-        """After the last micro-batch of a step: what was added up becomes gradients of the weights as they are."""
+        """After the last micro-batch of a step, turn the accumulated gradients into those of the original weights."""
         for each in self._matrices:
             each.unfold()
 
     @torch.no_grad()
     def gradients(self, tokens: Tensor, targets: Tensor, share: float = 1.0) -> Tensor:
-        """The mean loss; `share` times its gradient is added up, or released."""
+        """The mean loss; `share` times its gradient is accumulated, or released."""
         x, factors = self._embed(tokens)
         embedded = None
-        if factors is not None:  # of a norm, whose backward pass needs x as it is now
+        if factors is not None:  # the norm's backward pass needs x as it is now
             embedded, x = x, x.clone()
         saved = [self._forward(layer, x, tokens, fp8=True) for layer in self._layers]
         head, y8 = self._head, self._head.empty_fp8(x)
         y, factor = self._norm.forward(x, y8)
-        del x  # what nobody needs any more makes room
+        del x  # free it early
         loss, d_y = head_gradients(
             y, head.copy, head.gradient, targets.reshape(-1), share, self._cap, x8=y8, weight8=head.fp8_weight
         )
@@ -159,7 +159,7 @@ class Fused(ABC):
         return losses.view(targets.shape).mean(dim=1)
 
     def _forward(self, layer: Layer, x: Tensor, tokens: Tensor, *, fp8: bool) -> Activations:
-        """Add this layer to the residual stream x. Products are in 8 bits where that is chosen and `fp8` allows it."""
+        """Add this layer to the residual stream x. With `fp8`, the products chosen for it are in 8 bits."""
         y8 = layer.qkv.empty_fp8(x) if fp8 else None
         y_1, factor_1 = self._norm.forward(x, y8)
         attention = self._attend(layer, layer.qkv.product(y_1, y8), tokens)
@@ -203,15 +203,15 @@ class Fused(ABC):
 
     @abstractmethod
     def _embed(self, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
-        """What the residual stream begins with; and the factors of the norm, where there is one."""
+        """The initial residual stream, and the norm's factors if there is a norm."""
 
     @abstractmethod
     def _embed_backward(self, d_x: Tensor, tokens: Tensor, embedded: Tensor | None, factors: Tensor | None) -> None:
-        """Add to the gradients of the tables. `embedded` and `factors` are those of `_embed`, where it norms."""
+        """Add to the tables' gradients. `embedded` and `factors` come from `_embed`; None if it has no norm."""
 
     @abstractmethod
     def _attend(self, layer: Layer, packed: Tensor, tokens: Tensor) -> SavedAttention:
-        """torch's own attention, with its own backward pass, whichever kernel it takes."""
+        """torch's own attention with its own backward pass, whichever kernel it uses."""
 
     @abstractmethod
     def _backward_attention(self, layer: Layer, saved: Activations, d_x: Tensor, tokens: Tensor) -> None:
@@ -219,7 +219,7 @@ class Fused(ABC):
 
 
 def rows_of(heads: Tensor) -> Tensor:
-    """(batch, heads, length, width of a head), as attention has it, to a row for each token."""
+    """One row per token, from attention's (batch, heads, length, width of a head)."""
     return heads.detach().transpose(1, 2).flatten(2).flatten(0, 1)
 
 

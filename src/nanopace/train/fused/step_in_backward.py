@@ -1,8 +1,8 @@
-"""Gradients of one layer at a time: a layer is updated in the backward pass, as soon as its own gradient is there.
+"""Updates each layer during the backward pass, as soon as its gradient is ready, so only one layer's is in memory.
 
-The last step of the memory ladder saves 4 bytes a weight, and this is what it costs. A step is one micro-batch. A
-gradient is clipped by as much of the common norm as is known by then: of its layer and all behind it. Where the loss is
-not finite nothing changes, as ever; where only a gradient is not, the layers behind it have taken the step.
+This is the last step of the memory ladder. It saves 4 bytes per weight, at a price. A step is a single micro-batch. A
+gradient is clipped by the part of the total norm known so far: its own layer and all later ones. If the loss is not
+finite, nothing changes, as usual; but if only a gradient is not, the layers after it have already been updated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def share_gradients(blocks: nn.ModuleList) -> None:
-    """All blocks use the gradients of the first, one after the other."""
+    """Let all blocks use the first block's gradients, one after the other."""
     first = blocks[0]
     for block in blocks:
         for own, shared in zip(block.parameters(), first.parameters(), strict=True):
@@ -31,7 +31,7 @@ def share_gradients(blocks: nn.ModuleList) -> None:
 
 
 class StepInBackward:
-    """Clips and steps with each layer's gradient. Nothing in here waits for the device, and all of it can be part of a
+    """Clips each layer's gradient and steps with it. Nothing here waits for the device, and all of it can be part of a
     CUDA graph."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, clip: float, device: torch.device) -> None:
@@ -42,12 +42,12 @@ class StepInBackward:
 
     @property
     def norm(self) -> Tensor:
-        """Of the gradients since the step began, before they were clipped."""
+        """The norm of this step's gradients so far, before clipping."""
         return self._norm_square.sqrt()
 
     @contextmanager
     def weights_frozen(self) -> Iterator[None]:
-        """Inside, a pass does all that it does, but no weight changes."""
+        """Inside this context, a pass runs as usual, but no weight changes."""
         self._frozen.fill_(1.0)
         try:
             yield
@@ -55,13 +55,13 @@ class StepInBackward:
             self._frozen.zero_()
 
     def begin_step(self, loss: Tensor) -> None:
-        """Before the first gradient of a step."""
+        """Called before the first gradient of a step."""
         self._norm_square.zero_()
         self._skip.copy_(torch.maximum(self._frozen, (~torch.isfinite(loss)).float()))
 
     @torch.no_grad()
     def update(self, matrices: Collection[Matrix], others: Collection[nn.Parameter] = ()) -> None:
-        """Step with the weights of these matrices, whose gradients are complete now, and zero the gradients."""
+        """Update the weights of these matrices, whose gradients are now complete, and zero the gradients."""
         for each in matrices:
             each.unfold()
         weights = [*(weight for each in matrices for weight in each.weights), *others]

@@ -1,1 +1,1 @@
-"""GPU kernels. Each has a plain twin in torch beside it, and a test that they agree."""
+"""GPU kernels. Next to each is a plain twin in torch, and a test checks that they agree."""

@@ -1,7 +1,7 @@
-"""GELU and its backward pass, which recomputes the activation where that was not saved.
+"""GELU and its backward pass, which recomputes the activation if it was not saved.
 
-erf(u) = 1 - (a1 t + ... + a5 t^5) exp(-u^2), t = 1 / (1 + p u), to 1.5e-7 (Abramowitz and Stegun, 7.1.26): bfloat16 has
-4e-3. The derivative needs the same exponential, so that both cost one.
+erf(u) = 1 - (a1 t + ... + a5 t^5) exp(-u^2), t = 1 / (1 + p u), accurate to 1.5e-7 (Abramowitz and Stegun, 7.1.26);
+bfloat16 only resolves 4e-3. The derivative needs the same exponential, so the two share one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def gelu(h: Tensor) -> Tensor:
 
 
 def gelu_backward(d_g: Tensor, h: Tensor, saved: Tensor | None) -> tuple[Tensor, Tensor]:
-    """d_h, which overwrites d_g; and g, which is recomputed where it was not saved."""
+    """d_h, which overwrites d_g, and g, which is recomputed if it was not saved."""
     g = torch.empty_like(h) if saved is None else saved
     count = triton.cdiv(h.numel(), _BLOCK)
     _gelu_backward[(count,)](d_g, h, g, h.numel(), RECOMPUTE=saved is None, BLOCK=_BLOCK, num_warps=8)
@@ -36,7 +36,7 @@ def gelu_backward(d_g: Tensor, h: Tensor, saved: Tensor | None) -> tuple[Tensor,
 
 @triton.jit
 def _normal_cdf_and_density(x):
-    """Of the normal distribution; one exponential serves both."""
+    """The normal distribution's CDF and density, from one exponential."""
     u = tl.abs(x) * 0.7071067811865476
     t = 1 / (1 + 0.3275911 * u)
     bell = tl.exp(-u * u)

@@ -1,7 +1,7 @@
-"""AdamW in one pass over a weight, with averages in bfloat16: half the memory of the optimizer state.
+"""AdamW in one pass over a weight, with averages in bfloat16, which halves the memory of the optimizer state.
 
-An average often changes by less than bfloat16 can express, and rounding to the nearest would leave it where it is. So
-it is rounded stochastically: up or down, with the odds that make it right in the mean.
+An average often changes by less than bfloat16 can express, and rounding to nearest would leave it unchanged. So it is
+rounded stochastically: up or down, with probabilities that make it correct on average.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def plain_adamw(
     weight: Tensor, gradient: Tensor, average: Tensor, square: Tensor, step: int, rate: float, decay: float,
     betas: tuple[float, float],
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Weight and averages after a step, in float32: the twin of `adamw`, but for the rounding of the averages."""
+    """Weight and averages after a step, in float32: the twin of `adamw`, except for the rounding of the averages."""
     weight = weight * (1 - rate * decay)
     average = torch.lerp(average.float(), gradient, 1 - betas[0])
     square = torch.lerp(square.float(), gradient * gradient, 1 - betas[1])
@@ -40,8 +40,8 @@ def adamw(
     betas: tuple[float, float],
     seed: int,
 ) -> None:
-    """Everything in place. `step` counts this one already. Where `found_inf` is not 0, nothing changes. What differs
-    from step to step is read on the card, so that a CUDA graph can be made of it."""
+    """Update everything in place. `step` already counts this one. If `found_inf` is not 0, nothing changes. Whatever
+    differs from step to step is read on the card, so that a CUDA graph can record it."""
     size = weight.numel()
     _adamw[(triton.cdiv(size, _BLOCK),)](
         weight, gradient, average, square, step, found_inf, rate, decay, *betas, EPSILON, seed, size,
@@ -51,7 +51,7 @@ def adamw(
 
 @triton.jit
 def _stochastic_round(value, random):
-    """To bfloat16: up with a probability that is the distance to the value below."""
+    """Round to bfloat16, up with a probability proportional to the distance from the value below."""
     bits = value.to(tl.uint32, bitcast=True) + (random & 0xFFFF)
     return (bits & 0xFFFF0000).to(tl.float32, bitcast=True).to(tl.bfloat16)
 
@@ -75,7 +75,7 @@ def _adamw(
         denominator = tl.sqrt(variance / (1 - tl.exp2(count * tl.log2(beta2)))) + epsilon
         value -= lr / (1 - tl.exp2(count * tl.log2(beta1))) * mean / denominator
         tl.store(weight + at, value, inside)
-        # Both halves of one random number: it is drawn anew for each weight and each step.
+        # Each weight draws one random number per step and uses both halves.
         random = tl.randint(seed + count.to(tl.int32), at.to(tl.int32)).to(tl.uint32, bitcast=True)
         tl.store(average + at, _stochastic_round(mean, random), inside)
         tl.store(square + at, _stochastic_round(variance, random >> 16), inside)

@@ -1,4 +1,4 @@
-"""A matrix product that is added to what is there, in the product itself and not in a pass of its own."""
+"""Adds a matrix product to a matrix within the product itself, not in a separate pass."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def addmm_(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """total += a b. A total in float32 takes factors in bfloat16, and what is added to it is not rounded before."""
+    """total += a b. A float32 total takes bfloat16 factors, and the product is not rounded before it is added."""
     if total.dtype == a.dtype:
         total.addmm_(a, b)
     elif total.is_cuda:

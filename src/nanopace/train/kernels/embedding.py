@@ -1,7 +1,6 @@
-"""Tokens and positions to vectors, normed where the recipe wants it, and the gradients of both tables.
+"""Embeds tokens and positions, with a norm if the recipe has one, and computes the gradients of both tables.
 
-GPT-2 adds up a row of each table. The recipe fast norms what the residual stream begins with, and may have no table of
-positions.
+GPT-2 adds one row of each table. Recipe fast normalises that sum, and may have no position table.
 """
 
 from __future__ import annotations
@@ -28,25 +27,25 @@ def plain_embed_norm(tokens: Tensor, table: Tensor, positions: Tensor | None) ->
 
 
 def embed(tokens: Tensor, table: Tensor, positions: Tensor) -> Tensor:
-    """The sum of both, a row for each token, in bfloat16."""
+    """The sum of both embeddings, one row per token, in bfloat16."""
     return _forward(tokens, table, positions, None)
 
 
 def embed_norm(tokens: Tensor, table: Tensor, positions: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The same, each row with a root mean square of 1; and the factors that made it so."""
+    """The same, each row scaled to a root mean square of 1, and the scale factors."""
     factors = torch.empty(tokens.numel(), device=tokens.device, dtype=torch.float32)
     return _forward(tokens, table, positions, factors), factors
 
 
 def embed_backward(d_x: Tensor, tokens: Tensor, d_table: Tensor, d_positions: Tensor) -> None:
-    """Adds to the gradients of both tables. A token that occurs often is added to in no certain order."""
+    """Add to the gradients of both tables. Additions for a repeated token happen in no fixed order."""
     _backward(d_x, tokens, d_table, d_positions, None, None)
 
 
 def embed_norm_backward(
     d_x: Tensor, x: Tensor, factors: Tensor, tokens: Tensor, d_table: Tensor, d_positions: Tensor | None
 ) -> None:
-    """The same, of `x` and `factors` that `embed_norm` gave."""
+    """The same for `embed_norm`, given the `x` and `factors` it returned."""
     _backward(d_x, tokens, d_table, d_positions, x, factors)
 
 
@@ -119,7 +118,7 @@ def _embed_backward(
     tokens, d_x, x, factors, d_table, d_positions, stride, batch, length, width,
     PLACED: tl.constexpr, NORMED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A program for each position, in every sequence."""
+    """One program per position, for all sequences."""
     position = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     inside = columns < width

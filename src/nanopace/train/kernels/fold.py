@@ -1,4 +1,4 @@
-"""A norm's weight, folded into the matrix after it and taken out of their common gradient (matrix.py), a pass each.
+"""Folds a norm's weight into the matrix after it, and unfolds their joint gradient (matrix.py), in one pass each.
 
 d_W = d_(W diag(w)) diag(w)        d_w = sum over the rows of W * d_(W diag(w))
 """
@@ -11,12 +11,12 @@ import triton.language as tl
 from torch import Tensor
 
 _ROWS, _COLUMNS = 8, 256  # of a tile
-_MOST_TILES = 8  # one below the other, that a program adds up
-_ENOUGH_ROWS = 4096  # for programs of one tile to fill a card
+_MOST_TILES = 8  # that one program sums, one below the other
+_ENOUGH_ROWS = 4096  # to fill a card with one-tile programs
 
 
 def fold(weight: Tensor, norm: Tensor, out: Tensor) -> None:
-    """out = weight * norm, rounded to its type."""
+    """out = weight * norm, rounded to out's dtype."""
     rows, width = weight.shape
     size = (triton.cdiv(rows, _ROWS), triton.cdiv(width, _COLUMNS))
     _fold[size](weight, norm, out, rows, width, ROWS=_ROWS, COLUMNS=_COLUMNS, num_warps=4)
@@ -39,7 +39,7 @@ def plain_unfold(weight: Tensor, norm: Tensor, folded: Tensor) -> tuple[Tensor, 
 
 
 def unfold(weight: Tensor, norm: Tensor, folded: Tensor, d_weight: Tensor, d_norm: Tensor, *, add: bool) -> None:
-    """Both are written, d_weight also over `folded`; or it is added to what is there. Then that lies elsewhere."""
+    """Write d_norm and d_weight; d_weight may be `folded` itself. With `add`, add to d_weight, a separate tensor."""
     rows, width = weight.shape
     tiles = max(1, min(_MOST_TILES, rows // _ENOUGH_ROWS))
     size = (triton.cdiv(rows, _ROWS * tiles), triton.cdiv(width, _COLUMNS))

@@ -1,8 +1,8 @@
-"""Matrix products after norms in 8 bits: forward only, and only those that the card is faster with.
+"""Matrix products after norms in 8 bits: forward only, and only those that are faster that way on this card.
 
-What a norm gives is never larger than the root of its width, so that its scale is known beforehand, and the kernel of
-the norm writes the 8 bits along with the bfloat16 that the backward pass needs. Matrices are cast once a step, each by
-its largest value. All scales are tensors on the device, for which nobody has to wait.
+A norm's output is never larger than the square root of its width, so its scale is known beforehand, and the norm's
+kernel writes 8 bits along with the bfloat16 that the backward pass needs. Matrices are cast once per step, each scaled
+by its largest value. All scales are tensors on the device, so nothing waits for them.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ from nanopace.train.private_torch import scaled_mm
 from nanopace.train.warm_start import recall, remember
 
 FP8 = torch.float8_e4m3fn
-LARGEST = 448.0  # that it can hold
+LARGEST = 448.0  # value that FP8 can hold
 PRODUCTS = ("qkv", "into", "head")  # queries, keys and values; into the MLP; logits
-_SMALLEST = 1e-12  # as the largest value of a matrix: 0 would be divided by 0
-_WORTH_IT = 1.05  # times the speed of bfloat16: below, casting the weights may eat it
+_SMALLEST = 1e-12  # lower bound of a matrix's largest value: avoids 0 / 0
+_WORTH_IT = 1.05  # times the speed of bfloat16: below that, casting the weights may cost more than it gains
 _TOPIC = "fp8"
 _ROWS = 1 << 15  # per trial: enough to fill a card
 _CALLS = 4  # per trial, in a row
 
 
 def scale_after_norm(width: int) -> float:
-    """What the values after a norm are multiplied with, so that the largest possible one is the largest of 8 bits."""
+    """The factor for a norm's output that maps its largest possible value to the largest in 8 bits."""
     return float(LARGEST / width**0.5)
 
 
 class Fp8Weight:
-    """A weight in 8 bits with one scale, as it is multiplied with what a norm gave."""
+    """A weight in 8 bits with one scale, to be multiplied with a norm's output."""
 
     def __init__(self, matrix: Tensor) -> None:
         self._values = torch.empty_like(matrix, dtype=FP8)
-        self._scale = torch.ones((), device=matrix.device)  # times the values: the matrix
+        self._scale = torch.ones((), device=matrix.device)  # matrix = scale times values
         self._norm_scale = torch.full((), 1 / scale_after_norm(matrix.size(1)), device=matrix.device)
 
     def quantize(self, matrix: Tensor) -> None:
-        """Take these values, scaled by the largest of them."""
+        """Store these values, scaled by their largest magnitude."""
         torch.linalg.vector_norm(matrix, torch.inf, dtype=torch.float32, out=self._scale)
         self._scale.clamp_(min=_SMALLEST).div_(LARGEST)
         self._values.copy_(matrix / self._scale)
 
     def product(self, y8: Tensor) -> Tensor:
-        """y W^T in bfloat16, of the 8 bits that the norm wrote for y."""
+        """y W^T in bfloat16, from the 8 bits that the norm wrote for y."""
         return scaled_mm(y8, self._values.t(), self._norm_scale, self._scale)
 
 
 def pick_products(shape: ModelShape, rows: int, device: torch.device) -> tuple[tuple[str, ...], str]:
-    """Those that are faster in 8 bits in micro-batches of so many tokens, found by trying, and how much."""
+    """The products that are faster in 8 bits for micro-batches of `rows` tokens, by measurement, and by how much."""
     speeds, before = _speeds(shape.n_embd, shape.vocab_size, min(rows, _ROWS), device)
     picked = tuple(name for name in PRODUCTS if speeds.get(name, 0) >= _WORTH_IT)
     left = [name for name in PRODUCTS if name not in picked]
@@ -78,10 +78,10 @@ def _speed_of(name: str, speeds: Mapping[str, float]) -> Message:
     return Message("{product} ×{speed:.2f}", product=name, speed=speeds[name])
 
 
-@cache  # where nothing can be remembered, it is still found out only once
+@cache  # measures only once, even if the result cannot be stored
 def _speeds(width: int, vocabulary: int, rows: int, device: torch.device) -> tuple[dict[str, float], bool]:
-    """Of each product, times bfloat16's; without those that cannot be, and 0 for one whose trial failed, which is not
-    remembered: memory may have been full. And whether that was known before."""
+    """Each product's speed relative to bfloat16, without the impossible ones, and whether it was known before. A failed
+    trial gives 0, which is not stored: memory may have been full."""
     card = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     question = f"{card}, torch {torch.__version__}, {rows} x {width}, vocabulary of {vocabulary}"
     known = _read(recall(_TOPIC, question))
@@ -94,7 +94,7 @@ def _speeds(width: int, vocabulary: int, rows: int, device: torch.device) -> tup
 
 
 def _read(written: str | None) -> dict[str, float] | None:
-    """None where it is not what `_speeds` writes."""
+    """The stored speeds; None if this is not what `_speeds` writes."""
     if written is None:
         return None
     speeds = {}
@@ -112,12 +112,12 @@ def _measured(width: int, vocabulary: int, rows: int, device: torch.device) -> d
         "into": (rows, 4 * width),
         "head": (rows_at_a_time(rows, vocabulary), vocabulary),
     }
-    fitting = {name: size for name, size in sizes.items() if size[1] % 16 == 0}  # others are not multiplied
+    fitting = {name: size for name, size in sizes.items() if size[1] % 16 == 0}  # other sizes are not supported
     return {name: round(_speed(some, width, out, device), 2) for name, (some, out) in fitting.items()}
 
 
 def _speed(rows: int, width: int, out: int, device: torch.device) -> float:
-    """Times bfloat16's, with what it takes the norm to write the 8 bits; 0: it failed."""
+    """Speed relative to bfloat16, including the norm's extra time to write 8 bits; 0 if it failed."""
     from nanopace.train.kernels.norm import layer_norm
 
     try:

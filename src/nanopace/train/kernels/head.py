@@ -1,7 +1,7 @@
-"""The head and the cross entropy, some thousand tokens at a time: their logits are overwritten with their gradient.
+"""The head and the cross entropy, a few thousand tokens at a time; the gradient overwrites the logits.
 
-So the logits of a large micro-batch never exist as a whole: for GPT-2 they are the largest thing in memory. By the time
-the loss is known, its gradient is, too.
+So the logits of a large micro-batch are never all in memory at once: for GPT-2 they would be the largest thing there.
+The gradient is ready as soon as the loss is.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from nanopace.train.kernels.addmm import addmm_
 from nanopace.train.kernels.fp8 import Fp8Weight
 
 _VALUES_PER_THREAD = 8  # one wide load of bfloat16
-_LOWEST = -1e30  # as good as minus infinity, and its difference to itself is a number
+_LOWEST = -1e30  # stands for minus infinity, but minus itself gives 0, not NaN
 
 
 def plain_head_loss(x: Tensor, weight: Tensor, targets: Tensor, cap: float | None = None) -> Tensor:
-    """The mean loss. The twin of `head_gradients`; logits are within `cap` of 0, softly, if there is one."""
+    """The mean loss: the twin of `head_gradients`. `cap` is the soft limit on the logits' magnitude, if any."""
     logits = (x @ weight.t()).float()
     if cap is not None:
         logits = cap * torch.tanh(logits / cap)
@@ -46,8 +46,8 @@ def head_gradients(
     x8: Tensor | None = None,
     weight8: Fp8Weight | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The mean loss and d_x, both gradients those of `share` times the loss; the weight's is added to `gradient`.
-    With `x8` and `weight8` the logits are a product in 8 bits; gradients never are."""
+    """The mean loss, and d_x; adds the weight's gradient to `gradient`. Both gradients are of `share` times the loss.
+    With `x8` and `weight8`, the logits are computed in 8 bits; gradients never are."""
     losses = torch.empty(len(x), device=x.device, dtype=torch.float32)
     counted = (targets >= 0).sum()
     d_x = torch.empty_like(x)
@@ -56,12 +56,12 @@ def head_gradients(
         cross_entropy(logits, targets[some], losses[some], counted, share, cap)
         torch.mm(logits, weight, out=d_x[some])
         addmm_(gradient, logits.t(), x[some])
-        del logits  # before the next are made
+        del logits  # before allocating the next ones
     return losses.sum() / counted, d_x
 
 
 def _chunks(x: Tensor, weight: Tensor) -> list[slice]:
-    """Equal stretches of rows."""
+    """Slices of rows, all but the last of equal length."""
     rows = rows_at_a_time(len(x), len(weight), x.element_size())
     return [slice(first, min(first + rows, len(x))) for first in range(0, len(x), rows)]
 
@@ -69,10 +69,10 @@ def _chunks(x: Tensor, weight: Tensor) -> list[slice]:
 def cross_entropy(
     logits: Tensor, targets: Tensor, losses: Tensor, counted: Tensor | None, share: float, cap: float | None
 ) -> None:
-    """The loss of each row. Where tokens are counted, logits become the gradient of `share` times the mean loss."""
+    """The loss of each row. With `counted`, the gradient of `share` times the mean loss overwrites the logits."""
     rows, width = logits.shape
-    # With many warps a row, few rows are under way at once, and each is still in the L2 cache when it is read a second
-    # time. A cap is arithmetic: there it pays to have other rows to work on while some warps wait for each other.
+    # With many warps per row, few rows are in flight at once, and each is still in the L2 cache when it is read again.
+    # A cap adds arithmetic: then it pays to have other rows to work on while some warps wait for each other.
     warps = 32 if cap is None else 8
     _cross_entropy[(rows,)](
         logits,
@@ -95,7 +95,7 @@ def _cross_entropy(
     logits, targets, losses, counted, share, width,
     BACKWARD: tl.constexpr, CAP: tl.constexpr, LOWEST: tl.constexpr, BLOCK: tl.constexpr, PER_THREAD: tl.constexpr,
 ):  # fmt: skip
-    """Exponentials are powers of two here, which is what a card computes: LOG2_E turns one into the other."""
+    """Exponentials are computed as powers of two, which is what a card does; LOG2_E converts."""
     LOG2_E: tl.constexpr = 1.4426950408889634  # noqa: N806
     row = tl.program_id(0).to(tl.int64)
     logits += row * width
@@ -105,12 +105,12 @@ def _cross_entropy(
     chosen_derivative = 1.0
     if CAP > 0:
         chosen, chosen_derivative = _capped(chosen, CAP)
-    top = tl.full([BLOCK // PER_THREAD], LOWEST, tl.float32)  # of each thread
-    total = tl.zeros([BLOCK // PER_THREAD], tl.float32)  # relative to it
+    top = tl.full([BLOCK // PER_THREAD], LOWEST, tl.float32)  # each thread's maximum
+    total = tl.zeros([BLOCK // PER_THREAD], tl.float32)  # sum of exponentials relative to it
     for first in range(0, width, BLOCK):
         columns = first + tl.arange(0, BLOCK)
         value = tl.load(logits + columns, columns < width, LOWEST).to(tl.float32)
-        if CAP > 0:  # none is so large that its exponential is, so there is nothing to be relative to
+        if CAP > 0:  # no exponential can overflow, so there is no need to subtract a maximum
             value, _ = _capped(value, CAP)
             value = tl.where(columns < width, tl.exp2(value * LOG2_E), 0.0)
             total += tl.sum(tl.reshape(value, [BLOCK // PER_THREAD, PER_THREAD]), 1)
@@ -138,13 +138,13 @@ def _cross_entropy(
             else:
                 grad = tl.exp2(value * LOG2_E + offset)
             tl.store(logits + columns, grad.to(logits.dtype.element_ty), columns < width)
-        tl.debug_barrier()  # the target's gradient is overwritten
+        tl.debug_barrier()  # the target's gradient is overwritten next
         grad = (tl.exp2(chosen * LOG2_E + offset) - factor) * chosen_derivative
         tl.store(logits + target, grad.to(logits.dtype.element_ty), counts)
 
 
 @triton.jit
 def _capped(x, CAP: tl.constexpr):
-    """CAP tanh(x / CAP) and its derivative, by the logistic function of -2 x / CAP, which needs one exponential."""
+    """CAP tanh(x / CAP) and its derivative, from the logistic function of -2 x / CAP, which needs one exponential."""
     below = 1 / (1 + tl.exp2(x * (2 * 1.4426950408889634 / CAP)))
     return CAP - 2 * CAP * below, 4 * below * (1 - below)

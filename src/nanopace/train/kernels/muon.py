@@ -1,7 +1,7 @@
-"""Muon's two passes over the weights, before and after its matrix products; torch would make twenty of them.
+"""Muon's two passes over the weights, before and after its matrix products; torch would need twenty.
 
-Momentum and steps of all matrices of one shape lie in one stack each. Gradients and weights do not: each is an
-allocation of its own, and a kernel finds them in a table of pointers.
+The momentum of all matrices of one shape is one stack, and so are their steps. Gradients and weights are not: each has
+its own allocation, and a kernel finds them through a table of pointers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nanopace.train.kernels.rows import block_of, warps_of
 
 
 class PointerTable:
-    """The addresses of the matrices of a stack, on the device; made anew when one has moved."""
+    """The addresses of a stack's matrices, on the device; rebuilt when one has moved."""
 
     def __init__(self) -> None:
         self._known: list[int] = []
@@ -25,7 +25,7 @@ class PointerTable:
         self.aligned = False
 
     def pointers(self, tensors: Sequence[Tensor], counts: Sequence[int]) -> Tensor:
-        """Each tensor holds so many matrices, one above the other."""
+        """The table. Each tensor holds `counts` matrices, one above the other."""
         assert all(each.is_contiguous() and each.dtype == torch.float32 for each in tensors)
         addresses = [
             each.data_ptr() + part * (each.numel() // count) * each.element_size()
@@ -36,7 +36,7 @@ class PointerTable:
             table, device = torch.tensor(addresses, dtype=torch.int64), tensors[0].device
             self._known = addresses
             self.aligned = all(address % 16 == 0 for address in addresses) and tensors[0].size(1) % 4 == 0
-            # Copied from pinned memory: the host does not wait.
+            # From pinned memory, so the host does not wait for the copy.
             self._table = table.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else table
         return self._table
 
@@ -44,8 +44,8 @@ class PointerTable:
 def plain_nesterov_momentum(
     gradients: Tensor, momentum: Tensor, beta: Tensor, skip: Tensor | None, dtype: torch.dtype
 ) -> Tensor:
-    """The twin of `nesterov_momentum`, which takes a stack of gradients."""
-    if skip is not None:  # what goes towards itself stays where it is
+    """The twin of `nesterov_momentum`; it takes a stack of gradients."""
+    if skip is not None:  # averaging the momentum with itself leaves it unchanged
         gradients = torch.where(skip > 0, momentum, gradients)
     momentum.lerp_(gradients, 1 - beta)
     return gradients.lerp(momentum, beta).to(dtype)
@@ -54,7 +54,7 @@ def plain_nesterov_momentum(
 def nesterov_momentum(
     pointers: Tensor, momentum: Tensor, beta: Tensor, skip: Tensor | None, dtype: torch.dtype, *, aligned: bool
 ) -> Tensor:
-    """Nesterov's momentum, in `dtype`; `momentum` keeps `beta` of what it was. `pointers` are the gradients'."""
+    """Nesterov's momentum in `dtype`; updates `momentum`, which keeps the share `beta`. `pointers`: the gradients."""
     count, rows, width = momentum.shape
     out = torch.empty_like(momentum, dtype=dtype)
     _muon_momentum[(count * rows,)](
@@ -74,7 +74,7 @@ def nesterov_momentum(
 
 
 def plain_apply_update(weights: Tensor, change: Tensor, factors: Tensor, decay: float, skip: Tensor | None) -> Tensor:
-    """The twin of `apply_update`, which takes and gives a stack of weights."""
+    """The twin of `apply_update`; it takes and returns a stack of weights."""
     after = weights - (change.float() * factors + decay * weights)
     return after if skip is None else torch.where(skip > 0, weights, after)
 
@@ -82,8 +82,8 @@ def plain_apply_update(weights: Tensor, change: Tensor, factors: Tensor, decay: 
 def apply_update(
     pointers: Tensor, change: Tensor, factors: Tensor, decay: float, skip: Tensor | None, *, aligned: bool
 ) -> None:
-    """The change, times a factor for each row or each column of a matrix, and the part `decay` of the weight itself.
-    `pointers` are the weights'."""
+    """Subtract the change, times a factor per row or per column, and the fraction `decay` of the weight itself.
+    `pointers`: the weights."""
     count, rows, width = change.shape
     assert factors.is_contiguous()
     _muon_update[(count * rows,)](
@@ -124,7 +124,7 @@ def _muon_momentum(
     kept = tl.load(beta)
     before = tl.load(momentum + at, inside, 0.0)
     grad = tl.load(gradient, inside, 0.0)
-    if SKIPS:  # what goes towards itself stays where it is
+    if SKIPS:  # averaging the momentum with itself leaves it unchanged
         grad = tl.where(tl.load(skip) > 0, before, grad)
     after = before + (1 - kept) * (grad - before)
     tl.store(momentum + at, after, inside)

@@ -1,8 +1,8 @@
-"""Layer norm and RMS norm, both without a weight, and their backward pass, which is added to the gradient of the
-residual stream.
+"""Layer norm and RMS norm, both without a weight, and their backward passes, which add to the residual stream's
+gradient.
 
-The weight of GPT's norms is folded into the matrix after it (matrix.py), so that none is needed here. The backward pass
-needs the norm's output and not its input, which may be overwritten.
+The weight of GPT's norms is folded into the matrix after it (matrix.py), so none is needed here. The backward pass
+needs the norm's output, not its input, which may be overwritten.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ def plain_rms_norm(x: Tensor) -> Tensor:
 
 
 def layer_norm(x: Tensor, y8: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Each row with mean 0 and variance 1; and the factor that made it so. `y8` is given the same in 8 bits."""
+    """Each row normalised to mean 0 and variance 1, and its scale factor. `y8` receives the same in 8 bits."""
     return _forward(x, y8, EPSILON, centred=True)
 
 
 def rms_norm(x: Tensor, y8: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Each row with a root mean square of 1; and the factor that made it so. `y8` is given the same in 8 bits."""
+    """Each row scaled to a root mean square of 1, and its scale factor. `y8` receives the same in 8 bits."""
     return _forward(x, y8, RMS_EPSILON, centred=False)
 
 
 def layer_norm_backward(d_y: Tensor, y: Tensor, factor: Tensor, d_residual: Tensor | None) -> Tensor:
-    """d_x, added to `d_residual` in place where that is given."""
+    """d_x, added in place to `d_residual` if that is given."""
     return _backward(d_y, y, factor, d_residual, centred=True)
 
 
 def rms_norm_backward(d_y: Tensor, y: Tensor, factor: Tensor, d_residual: Tensor | None) -> Tensor:
-    """d_x, added to `d_residual` in place where that is given."""
+    """d_x, added in place to `d_residual` if that is given."""
     return _backward(d_y, y, factor, d_residual, centred=False)
 
 
@@ -97,7 +97,7 @@ def _norm_forward(
 ):  # fmt: skip
     columns = tl.arange(0, BLOCK)
     inside = columns < width
-    wide = tl.zeros([BLOCK], tl.int64)  # rows times width can be more than 32 bits hold
+    wide = tl.zeros([BLOCK], tl.int64)  # rows times width can exceed 32 bits
     for row in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=STAGES):
         at = (wide + row) * width + columns
         value = tl.load(x + at, inside, 0.0).to(tl.float32)
@@ -107,7 +107,7 @@ def _norm_forward(
         tl.store(factor + row, inverse)
         rounded = (value * inverse).to(y.dtype.element_ty)
         tl.store(y + at, rounded, inside)
-        if FP8:  # of what the backward pass will see
+        if FP8:  # from the rounded values, which the backward pass uses
             tl.store(y8 + at, (rounded.to(tl.float32) * scale).to(y8.dtype.element_ty), inside)
 
 

@@ -1,4 +1,4 @@
-"""The square of ReLU, in place. Its backward pass needs only the output: the derivative 2 relu(h) is twice its root."""
+"""ReLU squared, in place. The backward pass needs only the output: the derivative 2 relu(h) is twice the root of it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _BLOCK = 4096
 
 
 def plain_relu2(h: Tensor) -> Tensor:
-    """The twin of `relu2`, which gives a new matrix instead."""
+    """The twin of `relu2`; it returns a new tensor."""
     return functional.relu(h.float()).square().to(h.dtype)
 
 
 def relu2(h: Tensor) -> Tensor:
-    """Overwrites h."""
+    """relu(h) squared, which overwrites h."""
     _relu2_forward[(triton.cdiv(h.numel(), _BLOCK),)](h, h.numel(), BLOCK=_BLOCK, num_warps=8)
     return h
 
 
 def relu2_backward(d_g: Tensor, g: Tensor) -> Tensor:
-    """d_h of what `relu2` gave; it overwrites d_g."""
+    """d_h, given g = relu2(h); it overwrites d_g."""
     _relu2_backward[(triton.cdiv(g.numel(), _BLOCK),)](d_g, g, g.numel(), BLOCK=_BLOCK, num_warps=8)
     return d_g
 

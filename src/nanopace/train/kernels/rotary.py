@@ -1,8 +1,8 @@
-"""QK norm and rotary position embedding in place, in one pass; and its backward pass, in one more.
+"""QK norm and rotary position embedding in place, one pass forward and one backward.
 
-A norm and a rotation can both be undone, so nothing is saved but the factors of the norm: the backward pass finds the
-rest in what the forward pass left in place. A rotation changes no length and no angle, so the backward pass of the norm
-can come first, on rotated values.
+A norm and a rotation can both be undone, so only the norm's factors are saved: the backward pass recovers the rest from
+what the forward pass left in place. A rotation preserves lengths and angles, so the norm's backward pass can come
+first, on rotated values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Angles = tuple[Tensor, Tensor]  # cosine and sine, each (length, half a head)
 
 
 def plain_qk_norm_rope(packed: Tensor, batch: int, heads: int, angles: Angles | None, *, normed: bool) -> Tensor:
-    """The twin of `qk_norm_rope`, which gives a new matrix instead."""
+    """The twin of `qk_norm_rope`; it returns a new matrix."""
     rows, width = packed.shape
     parts = packed.view(batch, rows // batch, 3, heads, width // (3 * heads))
     both = queries_and_keys(parts.float(), angles, normed=normed).to(packed.dtype)
@@ -31,7 +31,7 @@ def plain_qk_norm_rope(packed: Tensor, batch: int, heads: int, angles: Angles | 
 
 
 def qk_norm_rope(packed: Tensor, batch: int, heads: int, angles: Angles | None, *, normed: bool) -> Tensor:
-    """Overwrites the first two of rows of [queries, keys, values], and returns the factors of their norms."""
+    """Overwrite queries and keys in rows of [queries, keys, values], and return the factors of their norms."""
     rows, width = packed.shape
     factors = torch.empty((rows, 2 * heads) if normed else 0, device=packed.device, dtype=torch.float32)
     if not normed and angles is None:
@@ -55,7 +55,7 @@ def qk_norm_rope(packed: Tensor, batch: int, heads: int, angles: Angles | None, 
 
 
 def qk_norm_rope_backward(d_q_k_v: Sequence[Tensor], packed: Tensor, factors: Tensor, angles: Angles | None) -> None:
-    """The gradients of queries, keys and values, each (batch, heads, length, head), become that of the packed rows,
+    """Turn the gradients of queries, keys and values, each (batch, heads, length, head), into that of the packed rows,
     which overwrites what `qk_norm_rope` left there."""
     batch, heads, length, head = d_q_k_v[0].shape
     d_q, d_k, d_v = (each if each.stride(3) == 1 else each.contiguous() for each in d_q_k_v)
@@ -84,7 +84,7 @@ def _qk_norm_rope_forward(
     NORMED: tl.constexpr, ROTATED: tl.constexpr, HEADS: tl.constexpr, HEAD: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """A program for each token; HEADS counts those of queries and keys together."""
+    """One program per token; HEADS counts queries' and keys' heads together."""
     token = tl.program_id(0).to(tl.int64)
     half: tl.constexpr = HEAD // 2
     head = tl.arange(0, ROWS)
@@ -115,7 +115,7 @@ def _qk_norm_rope_backward(
     NORMED: tl.constexpr, ROTATED: tl.constexpr, HEADS: tl.constexpr, HEAD: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """A program for each token."""
+    """One program per token."""
     token = tl.program_id(0).to(tl.int64)
     sequence = token // length
     position = token % length
@@ -156,7 +156,7 @@ def _qk_norm_rope_backward(
 def _qk_backward(
     grads, rotated, factor, inside, c, s, NORMED: tl.constexpr, ROTATED: tl.constexpr, HEAD: tl.constexpr
 ):  # fmt: skip
-    """The gradient of a token's queries or keys before norm and rotation: their first halves, and their second."""
+    """The gradient of a token's queries or keys before norm and rotation: the first halves, and the second."""
     a = tl.load(grads, inside, 0.0).to(tl.float32)
     b = tl.load(grads + HEAD // 2, inside, 0.0).to(tl.float32)
     if NORMED:

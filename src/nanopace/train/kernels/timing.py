@@ -1,4 +1,4 @@
-"""How long something takes a device: the one way in which the trainer finds out which of several ways is faster."""
+"""Times work on a device. The trainer uses only this to find the fastest of several ways."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TRIALS = 5
 
 
 def seconds_of(do: Callable[[], object], count: int, device: torch.device) -> float:
-    """Of so many calls in a row, with nothing under way before or after; on a card by its own clock."""
+    """Seconds for `count` calls in a row, with nothing else running; on a card, by its own clock."""
     if device.type == "cuda":
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         with torch.cuda.device(device):
@@ -28,14 +28,14 @@ def seconds_of(do: Callable[[], object], count: int, device: torch.device) -> fl
 
 
 def card_ms(do: Callable[[], object], device: torch.device, *, calls: int = 1) -> float:
-    """What one call takes the card, of `calls` in a row: the best of some trials, for whatever disturbs one makes it
-    longer.
+    """The card's time for one of `calls` calls in a row: the best of several trials, since any disturbance only adds
+    time.
 
-    Replayed as a CUDA graph: launched one by one, small kernels would show how long the host takes.
+    Replays a CUDA graph: if launched one by one, small kernels would measure the host instead.
     """
     aside = torch.cuda.Stream(device)
     aside.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(aside):  # libraries load and make their plans, which a graph cannot record
+    with torch.cuda.stream(aside):  # libraries load and plan here, which a graph cannot record
         _repeat(do, 2)
     torch.cuda.current_stream(device).wait_stream(aside)
     graph = torch.cuda.CUDAGraph()

@@ -1,6 +1,6 @@
-"""Value embeddings: each token adds a row of a table to its values, scaled by the gate of each head.
+"""Value embeddings: each token adds its row of a table to its values, scaled by a gate per head.
 
-The sum overwrites the values. Tables are looked up in float32, the only precision that they are kept in.
+The sum overwrites the values. Tables are looked up in float32, the only precision they are kept in.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from nanopace.train.kernels.rows import block_of, programs, warps_of
 
 
 def plain_add_value_embeddings(packed: Tensor, tokens: Tensor, table: Tensor, gate: Tensor) -> Tensor:
-    """The twin of `add_value_embeddings`, which gives a new matrix instead."""
+    """The twin of `add_value_embeddings`; it returns a new matrix."""
     width = table.size(1)
     added = (gate[:, None] * table[tokens].view(*tokens.shape, len(gate), -1)).view(-1, width)
     out = packed.clone()
@@ -22,7 +22,7 @@ def plain_add_value_embeddings(packed: Tensor, tokens: Tensor, table: Tensor, ga
 
 
 def add_value_embeddings(packed: Tensor, tokens: Tensor, table: Tensor, gate: Tensor) -> None:
-    """To rows of [queries, keys, values]."""
+    """Add to the values in rows of [queries, keys, values]."""
     rows, width = len(packed), table.size(1)
     _add_value_embeddings_forward[(rows,)](
         packed,
@@ -41,9 +41,9 @@ def add_value_embeddings(packed: Tensor, tokens: Tensor, table: Tensor, gate: Te
 def add_value_embeddings_backward(
     d_packed: Tensor, tokens: Tensor, table: Tensor, gate: Tensor, d_table: Tensor, d_gate: Tensor
 ) -> None:
-    """Adds to the gradients of table and gate; that of the rows goes through as it is."""
+    """Add to the gradients of table and gate; the gradient of the rows is unchanged."""
     rows, width = len(d_packed), table.size(1)
-    head = width // len(gate)  # of so many values
+    head = width // len(gate)  # values per head
     _add_value_embeddings_backward[(programs(d_packed.device, rows),)](
         d_packed,
         tokens,
@@ -81,14 +81,14 @@ def _add_value_embeddings_backward(
     d_packed, tokens, table, gate, d_table, d_gate, stride, length, rows,
     HEADS: tl.constexpr, HEAD: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Each program takes every n-th row, so that it adds up the gates' gradients before it writes them."""
+    """Each program takes every n-th row, so that it can sum the gates' gradients before writing them."""
     width: tl.constexpr = HEADS * HEAD
     head = tl.arange(0, ROWS)
     column = tl.arange(0, COLUMNS)
     inside = (head[:, None] < HEADS) & (column[None, :] < HEAD)
     at = head[:, None] * HEAD + column[None, :]
     share = tl.load(gate + head, head < HEADS, 0.0)[:, None]
-    wide = tl.zeros([ROWS, COLUMNS], tl.int64)  # rows times width can be more than 32 bits hold
+    wide = tl.zeros([ROWS, COLUMNS], tl.int64)  # rows times width can exceed 32 bits
     total = tl.zeros([ROWS, COLUMNS], tl.float32)
     for row in range(tl.program_id(0), rows, tl.num_programs(0)):
         token = tl.load(tokens + (row // length) * stride + row % length)

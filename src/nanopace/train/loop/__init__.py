@@ -1,5 +1,6 @@
-"""The training loop and all that it calls: steps, and nothing but steps between two marks of the clock.
+"""The training loop and what it calls.
 
-`loop.py` runs; `stepper.py` and `passes.py` are a step, `batches.py` its data, `step_reports.py` its loss;
-`evaluate.py` and `saves.py` are what comes between, `loss_watch.py` and `evidence.py` for losses that are not finite.
+`loop.py` runs; `stepper.py` and `passes.py` do a step, `batches.py` supplies its data, `step_reports.py` reports its
+loss; `evaluate.py` and `saves.py` run between steps; `loss_watch.py` and `evidence.py` handle losses that are not
+finite.
 """

@@ -1,10 +1,10 @@
-"""The tokens of each step, ready before they are asked for.
+"""Prepares each step's tokens before they are needed.
 
-On CUDA a thread gathers the windows of the next steps from the shards while the current one trains. It fills pinned
-buffers, which the card copies by itself. On a CPU each step gathers its own: a thread would take its time from the
-step, and where a step takes milliseconds the two would mostly wait for each other. Which windows a step gets is a pure
-function of the seed and of how many were read before it (corpus/shards/order.py), so it does not matter who
-gathers them when, or where a run was resumed.
+On CUDA, a thread gathers the windows of the next steps from the shards while the current one trains. It fills pinned
+buffers, which the card copies by itself. On a CPU, each step gathers its own: a thread would take time from the step,
+and with steps of milliseconds the two would mostly wait for each other. A step's windows are a pure function of the
+seed and of how many were read before it (corpus/shards/order.py), so it does not matter when they are gathered or where
+a run was resumed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from torch import Tensor
 from nanopace.corpus.shards.corpus import Split
 from nanopace.corpus.shards.order import Order
 
-_AHEAD = 2  # steps that wait ready: one is not enough where gathering takes as long as the fastest step
+_AHEAD = 2  # steps kept ready: one is not enough if gathering takes as long as the fastest step
 
 
 class Batches:
-    """The training tokens from the window `first_window` on, one tensor a step, in order."""
+    """The training tokens from window `first_window` on, in order, one tensor per step."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Batches:
         block_size: int,
         device: torch.device,
         first_window: int,  # of the first step, over all ranks
-        part: tuple[int, int] = (0, 1),  # which rank's share of a step this is, and of how many
+        part: tuple[int, int] = (0, 1),  # whose share of a step this is: rank and number of ranks
         beside: bool | None = None,  # whether a thread gathers; None: only on CUDA
     ) -> None:
         self.order = order
@@ -50,14 +50,14 @@ class Batches:
         for _ in range(_AHEAD):
             self._free.put((torch.empty(self._shape, dtype=torch.int32, pin_memory=device.type == "cuda"), None))
         self._closing = False
-        self._damage: BaseException | None = None  # what the thread beside has found
+        self._damage: BaseException | None = None  # found by the verifying thread
         self._failed: BaseException | None = None
         self._next = first_window
         self._thread = threading.Thread(target=self._gather, name="batches", daemon=True)
         if device.type == "cuda" if beside is None else beside:
             self._thread.start()
         else:
-            self._fill()  # the first step's, before its clock starts
+            self._fill()  # for the first step, before its clock starts
         self._proof = threading.Thread(target=self._prove, name="shards", daemon=True)
         if not split.verifies:  # too much to read before the first step, so read it while training runs
             self._proof.start()
@@ -65,7 +65,7 @@ class Batches:
     def next(self) -> tuple[Tensor, Tensor]:
         """Inputs and targets of the next step on the device, each (micro-steps, sequences, tokens).
 
-        An InputError if the data is not what it was; what was given before that is right, and worth a checkpoint.
+        InputError if the data has changed on disk; earlier batches were correct and are worth a checkpoint.
         """
         self._failed = self._failed or self._damage
         if self._failed is not None:
@@ -83,9 +83,9 @@ class Batches:
             self._free.put((ready, copied))
             tokens = tokens.long()
         else:
-            tokens = ready.to(self._device, torch.long)  # a copy, as the type is another
+            tokens = ready.to(self._device, torch.long)  # a copy, because the dtype differs
             self._free.put((ready, None))
-        return tokens[..., :-1].contiguous(), tokens[..., 1:].contiguous()  # strides are part of what is compiled for
+        return tokens[..., :-1].contiguous(), tokens[..., 1:].contiguous()  # compiled code depends on strides
 
     def close(self) -> None:
         self._closing = True
@@ -103,14 +103,14 @@ class Batches:
         self.close()
 
     def _gather(self) -> None:
-        """The thread."""
+        """The gathering thread."""
         while self._fill():
             pass
 
     def _fill(self) -> bool:
-        """Gather the next step's windows, once a buffer is free; False: there is nothing more to gather.
+        """Gather the next step's windows once a buffer is free; False if there is nothing more to gather.
 
-        What goes wrong here, a shard that vanished for instance, is raised where it is waited for."""
+        An error, such as a missing shard, is raised in `next`."""
         windows = self._shape[0] * self._shape[1]
         part, parts = self._part
         try:
@@ -129,8 +129,8 @@ class Batches:
         return True
 
     def _prove(self) -> None:
-        """The other thread, for data of many gigabytes: checks the shards' hashes, each rank its part."""
-        if sys.platform == "linux":  # there a thread has a priority of its own
+        """The verifying thread, for data of many gigabytes: checks the shards' hashes, each rank its part."""
+        if sys.platform == "linux":  # where each thread has its own priority
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         try:
             self._split.verify(lambda: self._closing, self._part)

@@ -1,8 +1,8 @@
-"""The validation loss, almost free: fixed windows kept on the card, no gradients, one read by the host at the end.
+"""Computes the validation loss almost for free: fixed windows kept on the card, no gradients, one sync at the end.
 
-The windows are the first of one fixed order, the same in every evaluation. So an evaluation is comparable with the one
-before window by window, and the difference is known far better than either loss. `eval_target_error` takes as many
-windows as that error needs, never fewer than the evaluation before.
+The windows are the first of one fixed order, the same in every evaluation. So two evaluations can be compared window by
+window, and their difference is known far better than either loss. `eval_target_error` takes as many windows as that
+error needs, never fewer than the evaluation before.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from nanopace.corpus.shards.order import Order
 from nanopace.ledger import EvalEvent
 from nanopace.train.ranks import Ranks
 
-_MOST = 1e6  # times that the error of one window may be above the wanted one: no corpus has so many windows
-_FEWEST = 16  # windows before their spread says anything
+_MOST = 1e6  # limit on one window's error over the target error: no corpus has enough windows for more
+_FEWEST = 16  # windows, before their spread means anything
 
 Losses = Callable[[Tensor, Tensor], Tensor]  # tokens and targets of some windows to the loss of each
 
@@ -64,7 +64,7 @@ class Evaluator:
         self._token_bytes, self._target_error = token_bytes, target_error
         self._tokens = torch.zeros((0, block_size + 1), dtype=torch.int32, device=device)
         self._text_bytes = np.zeros(0, np.int64)  # by window
-        self._before = np.zeros(0)  # the losses of the evaluation before
+        self._before = np.zeros(0)  # the losses of the previous evaluation
         self._take(windows)
 
     @property
@@ -72,13 +72,13 @@ class Evaluator:
         return len(self._tokens)
 
     def evaluate(self, iteration: int) -> EvalEvent:
-        """The loss of this split, as the validation loss of an event that knows nothing else yet."""
+        """The loss of this split, in the validation fields of an event; its other fields are still empty."""
         losses = self._from(0)
         while self._target_error and (needed := self._needed(losses)) > self.windows:
             known = self.windows
             self._take(needed)
             if self.windows == known:
-                break  # these are all that there are
+                break  # there are no more
             losses = np.concatenate([losses, self._from(known)])
         common = min(len(losses), len(self._before))
         change = Estimate.of(losses[:common] - self._before[:common]) if common > 1 else None
@@ -95,18 +95,19 @@ class Evaluator:
         )
 
     def warm_up(self) -> Tensor:
-        """One batch, so that whatever is compiled or allocated on first use is there."""
+        """Run one batch, which compiles and allocates whatever the first use needs."""
         return self._batch(0).cpu()
 
     def halve(self) -> int | None:
-        """Memory is full: half as many windows at a time, which changes no loss. Returns how many; None if no less."""
+        """When memory is full, evaluate half as many windows at a time, with the same losses. Returns how many, or None
+        if it was one already."""
         if self._batch_size == 1:
             return None
         self._batch_size //= 2
         return self._batch_size
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint, so that the first evaluation after a resume can be compared with the one before."""
+        """State for a checkpoint, so that the first evaluation after a resume can be compared with the last before."""
         return {"before": self._before.tolist()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -114,7 +115,7 @@ class Evaluator:
         self._take(len(self._before))
 
     def _take(self, windows: int) -> None:
-        """Have this many windows on the device, or all that there are."""
+        """Put this many windows on the device, or all there are."""
         first, count = self.windows, min(windows, self._order.windows)
         if count <= first:
             return
@@ -125,9 +126,9 @@ class Evaluator:
             self._text_bytes = np.concatenate([self._text_bytes, self._token_bytes[tokens[:, 1:]].sum(axis=1)])
 
     def _from(self, first: int) -> np.ndarray:
-        """The losses of the windows from `first` on. Nobody waits for the card before all are under way.
+        """The losses of the windows from `first` on. The host waits for the card only once all are launched.
 
-        Each rank takes a stretch of the same length, whatever its batches; past the last window it wraps around.
+        Each rank takes equally many consecutive windows, whatever its batch size; past the last one it wraps around.
         """
         count = self.windows - first
         stretch = math.ceil(count / self._ranks.size)
@@ -137,17 +138,17 @@ class Evaluator:
         return self._ranks.exchange(own).reshape(-1)[:count]
 
     def _batch(self, first: int) -> Tensor:
-        """Always of the same shape, which a compiled model needs: the last batch is filled up from the front."""
+        """The losses of one batch, always of the same shape for a compiled model: the last one wraps to the front."""
         numbers = torch.arange(first, first + self._batch_size, device=self._device) % self.windows
         tokens = self._tokens[numbers].long()
         return self._losses(tokens[:, :-1], tokens[:, 1:])
 
     def _needed(self, losses: np.ndarray) -> int:
-        """How many windows the wanted error takes, judged by those that are there."""
+        """How many windows the target error needs, estimated from those so far."""
         if len(losses) < _FEWEST:
             return _FEWEST
         times = float(losses.std(ddof=1)) / self._target_error
-        return 0 if math.isnan(times) else math.ceil(min(times, _MOST) ** 2)  # more do not make a loss finite
+        return 0 if math.isnan(times) else math.ceil(min(times, _MOST) ** 2)  # more windows do not make a loss finite
 
     def _bits_per_byte(self, losses: np.ndarray) -> float | None:
         text_bytes = int(self._text_bytes.sum())
@@ -156,8 +157,8 @@ class Evaluator:
 
 
 def with_train_loss(event: EvalEvent, second: EvalEvent | None, recent: Sequence[float]) -> EvalEvent:
-    """`second` is nanoGPT's second pass, over the training data; without it, the mean of `recent`, the losses of the
-    steps since the last evaluation."""
+    """Add the training loss: from `second`, nanoGPT's second pass over the training data, or else the mean of `recent`,
+    the losses of the steps since the last evaluation."""
     if second is not None:
         return replace(event, train=second.val, train_error=second.val_error)
     if not recent:

@@ -1,10 +1,10 @@
-"""What is saved of a step after which training could not go on, for finding out why.
+"""Saves the evidence of a step after which training could not continue.
 
     out/evidence-step-1234/
         evidence.json         the last losses and norms, which weights and gradients are not finite, config, data
         batch.safetensors     the tokens of that step, as this process saw them
 
-Only tensors and text: no code.
+Only tensors and text, no code.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def save_evidence(
     inputs: Tensor,
     targets: Tensor,
 ) -> None:
-    """Runs the step again, for its gradients. Every rank has to call it; the first one writes."""
+    """Repeat the step for its gradients and save the evidence. Every rank has to call it; the first one writes."""
     parts.passes.zero_grad()
     with nullcontext() if parts.release is None else parts.release.weights_frozen():
         loss = stepper.accumulate(step, inputs, targets)
     gradients = None
-    if parts.release is None:  # else they are gone
+    if parts.release is None:  # otherwise they are gone
         parts.passes.finish()
         gradients = _not_finite((name, each.grad) for name, each in parts.model.named_parameters())
     known = {
@@ -70,7 +70,7 @@ def _as_json(step: StepLoss) -> dict[str, Any]:
 
 
 def _number(value: float) -> float | str:
-    """JSON has no nan and no infinity."""
+    """The value as JSON can hold it: NaN and infinities become strings."""
     return value if math.isfinite(value) else str(value)
 
 
@@ -79,7 +79,7 @@ def _not_finite(tensors: Iterable[tuple[str, Tensor | None]]) -> list[str]:
 
 
 def _data(parts: Parts, step: int) -> dict[str, Any]:
-    """Where the tokens come from, over all ranks: the order is a function of its seed alone."""
+    """Where the tokens come from, over all ranks. The seed alone determines their order."""
     config, offset = parts.plan.config, parts.plan.data_offset
     windows = config.gradient_accumulation_steps * config.batch_size
     described = parts.describe(step)

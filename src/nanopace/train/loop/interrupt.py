@@ -1,9 +1,10 @@
-"""Ctrl-C and SIGTERM: the first asks the loop to end after its step, the second leaves at once. Ctrl-Z stops the clock.
+"""Handles Ctrl-C and SIGTERM: the first ends the loop after its step, a second one quits at once. Ctrl-Z pauses the
+clock.
 
-SIGHUP, of a terminal that was closed or a connection that was lost, asks like the first; under nohup it stays ignored.
-The kernel and a shell both send it, and the end of a session sends SIGTERM right behind: that is no second request.
-torchrun passes a Ctrl-C on to its processes, which have got it from the terminal already. So among several, and after
-a SIGHUP, signals right after the first are the same request.
+SIGHUP, from a closed terminal or a lost connection, counts like a first one; under nohup it stays ignored. Both the
+kernel and a shell send it, and the end of a session sends SIGTERM right after it: that is not a second request.
+torchrun forwards a Ctrl-C to its processes, which have already received it from the terminal. So under torchrun and
+after a SIGHUP, signals right after the first count as the same request.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from typing import Any
 
 from nanopace.errors import Message
 
-ECHO_S = 1.0  # within this time a signal is passed on
+ECHO_S = 1.0  # forwarded signals arrive within this time
 HANGUP = getattr(signal, "SIGHUP", None)  # Windows has none
 
 
 class Interrupt:
-    """While it is entered, `asked` is whether somebody wants to stop.
+    """Inside this context, `asked` is whether the user wants to stop.
 
-    `paused` is what a stop by Ctrl-Z happens in, the clock's own.
+    `paused` is the clock's context for a stop by Ctrl-Z.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class Interrupt:
         *,
         echoed: bool = False,
     ) -> None:
-        """`echoed`: torchrun passes on what it gets."""
+        """`echoed`: torchrun forwards the signals it receives."""
         self._note, self._paused, self._clock, self._echoed = note, paused, clock, echoed
         self._before: dict[signal.Signals, Any] = {}
         self._asked_at: float | None = None
@@ -59,14 +60,14 @@ class Interrupt:
         if self._asked_at is not None:
             if number == HANGUP or (self._echoed and self._clock() - self._asked_at < ECHO_S):
                 return
-            raise KeyboardInterrupt  # checkpoints are whole at every moment, so nothing is lost
+            raise KeyboardInterrupt  # checkpoints are intact at every moment, so nothing is lost
         self._asked_at, self.asked = self._clock(), True
         self._echoed = self._echoed or number == HANGUP
         self._note(Message("Saving after this step. Press Ctrl-C again to quit now; the last checkpoint is intact."))
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        """Ctrl-Z. This very thread stops itself, and all others with it, so that it knows when it went on; or a display
-        does so, which first brings the cursor back."""
+        """Ctrl-Z. This thread stops the process itself, so that it knows when it continued; or a display does so, after
+        it has restored the cursor."""
         display = self._before[signal.SIGTSTP]
         with self._paused():
             if callable(display):

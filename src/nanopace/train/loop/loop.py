@@ -1,7 +1,7 @@
-"""The training loop: steps and nothing but steps between two marks of the clock.
+"""The training loop. A step's time contains nothing but the step.
 
-The host stays ahead of the card: it reads a step's loss only when the card is done with that step, one or two steps
-later, so that neither waits for the other. Evaluations and checkpoints come between steps and have their own time.
+The host stays ahead of the card: it reads a step's loss only after the card has finished that step, one or two steps
+later, so that neither waits for the other. Evaluations and checkpoints come between steps and are timed separately.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Loop:
 
     @property
     def micro_batch(self) -> int:
-        """Sequences, as many as have fitted so far."""
+        """Sequences in a micro-batch: as many as have fitted so far."""
         return self._stepper.micro_batch
 
     @property
@@ -60,7 +60,7 @@ class Loop:
         return self._reports.utilisation
 
     def run(self) -> str:
-        """Train until the end or an interrupt, and return which. NotFiniteError if training cannot go on."""
+        """Train until the end or an interrupt, and return which. NotFiniteError if training cannot continue."""
         with self._parts.batches:
             if not self._config.eval_only:
                 self._stepper.warm_up()
@@ -114,13 +114,13 @@ class Loop:
             raise
 
     def _wait_for_copies(self, step: int) -> None:
-        """The last checkpoint is copied from the weights as they were then, so wait before they change."""
+        """The last checkpoint may still be copying the weights, so wait before they change."""
         if self._parts.checkpointer.before_update():
             self._clock.mark("checkpoint", step)
 
     def _check(self, reported: int) -> None:
-        """Roll back if there were too many faults up to the step `reported`. Some ranks may know of later ones, but
-        only so much is reported to all, so that all of them roll back after the same step."""
+        """Raise NotFiniteError if there were too many faults up to step `reported`. Some ranks may know of later ones,
+        but all have the reports up to that step, so all roll back after the same one."""
         failed_at = self._reports.watch.failed_at
         if failed_at is not None and failed_at <= reported:
             raise NotFiniteError(failed_at)
@@ -128,10 +128,10 @@ class Loop:
     # --- between steps -----------------------------------------------------------------------------------------------
 
     def _between_steps(self) -> None:
-        """Save first: a crash in the evaluation then costs nothing."""
+        """Save before evaluating, so that a crash in the evaluation costs nothing."""
         step, config = self.iteration, self._config
         evaluating = step % config.eval_interval == 0
-        saving = step % config.save_interval == 0 if config.save_interval > 0 else evaluating  # below 0: nobody saves
+        saving = step % config.save_interval == 0 if config.save_interval > 0 else evaluating  # below 0: none is saved
         if (saving and config.always_save_checkpoint) or self.checkpoints.due:
             self.checkpoints.save(step)
         if evaluating:
@@ -162,7 +162,7 @@ class Loop:
         self._listener.phase("step")
 
     def _sample(self, step: int) -> None:
-        """Only the first rank writes a text. The others wait for it here, and not in their next step."""
+        """Only the first rank writes a text. The others wait for it here, not in their next step."""
         parts, tokenizer = self._parts, self._parts.plan.corpus.tokenizer
         self._listener.phase("sample")
         self._reports.report(0)
@@ -190,7 +190,7 @@ class Loop:
             self._parts.checkpointer.mark_best(step, loss)
 
     def _state(self, step: int) -> dict[str, object]:
-        """What a checkpoint holds beside weights and optimizer."""
+        """What a checkpoint holds in addition to weights and optimizer."""
         parts = self._parts
         return {
             **parts.describe(step),
@@ -207,7 +207,7 @@ class Loop:
     # --- the end ------------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """The last steps' rows, a last checkpoint, a last evaluation unless there was one a step ago."""
+        """Report the last steps, save a last checkpoint, and evaluate unless the previous step did."""
         self._reports.report(0)
         self._clock.mark("logging", self.iteration)
         if not self._reports.stopping:
@@ -226,14 +226,14 @@ class Loop:
         self.checkpoints.close(self.iteration, last=last)
 
     def save_evidence(self, out_dir: Path, failed_at: int) -> Path:
-        """What is known of the failed step. All ranks have to call it; the first one writes."""
+        """Save what is known about the failed step. All ranks have to call it; the first one writes."""
         directory = out_dir / f"evidence-step-{failed_at}"
         inputs, targets = next((a, b) for step, a, b in self._last_batches if step == failed_at)
         save_evidence(directory, self._parts, self._stepper, self._reports.watch.last, failed_at, inputs, targets)
         return directory
 
     def close(self) -> float:
-        """Close the books. Returns the process's wall clock in ms."""
+        """Write what is left to the ledger. Returns the process's wall clock in ms."""
         self._clock.mark("other", self.iteration)
         self._clock.finish()
         self._books.close()
@@ -241,14 +241,14 @@ class Loop:
 
 
 def _random_states(parts: Parts) -> dict[str, object]:
-    """Every rank's, because each draws its own dropout."""
+    """The random states of all ranks, because each draws its own dropout."""
     first, *others = parts.plan.ranks.gather(random_states(parts.plan.device))
     return {"random": first, "random_of_others": others} if others else {"random": first}
 
 
 @contextmanager
 def _garbage_later() -> Iterator[None]:
-    """No garbage collection in a step: freeze what exists now, and collect the rest after evaluations."""
+    """Avoid garbage collection during steps: freeze existing objects, and collect the rest after evaluations."""
     gc.collect()
     gc.freeze()
     gc.disable()

@@ -1,11 +1,11 @@
-"""Watches the loss: is it finite, and does it stand out?
+"""Watches the loss: is it finite, and is it a spike?
 
-A step's loss lies above or below the level of the few before it, and stands out by how many standard deviations it does
-so more than the steps before did. Comparing with the last few takes the trend away: the loss falls, fast at first, and
-that is neither noise nor a spike. Level and deviation are medians, so that a spike does not hide the next one.
+A step's loss is compared with the level of the few steps before it. What counts is how many standard deviations it lies
+further above that level than earlier steps usually did. The level follows the trend, because a falling loss is neither
+noise nor a spike. Level and deviation are medians, so that one spike does not hide the next.
 
-Nobody waits for a loss, so all this is known one or two steps later (step_reports.py). The update of a step that is not
-finite was skipped long before that, by the device itself (stepper.py).
+Nothing waits for a loss, so all this is known one or two steps later (step_reports.py). By then the device itself has
+long skipped the update of a step that is not finite (stepper.py).
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from dataclasses import dataclass
 from statistics import median
 
 SPIKE_Z = 6.0  # standard deviations
-STREAK = 3  # steps in a row that are not finite, after which training goes back
-SCALE_STREAK = 24  # float16: so many halvings bring any scale below one, and then it is not the scale
-_WINDOW = 100  # losses that the deviation is of
-_LEVEL = 11  # losses that the level is of: few, as it moves
-_LEAST = 20  # of the window, before anything is said
-_FINEST = 1e-3  # of the level: a deviation below it is rounding, or a text learned by heart
-_TINY = 1e-12  # so that nothing is divided by zero
+STREAK = 3  # steps in a row that are not finite, after which training rolls back
+SCALE_STREAK = 24  # float16: this many halvings bring any scale below one, so the scale is not the cause
+_WINDOW = 100  # losses for the deviation
+_LEVEL = 11  # losses for the level: few, because it moves
+_LEAST = 20  # losses in the window before there is a verdict
+_FINEST = 1e-3  # times the level: a smaller deviation is rounding, or memorised text
+_TINY = 1e-12  # avoids division by zero
 
 
 class NotFiniteError(Exception):
-    """The loop cannot go on from here: too many steps in a row were not finite."""
+    """The loop cannot continue: too many steps in a row were not finite."""
 
     def __init__(self, failed_at: int) -> None:
         super().__init__(failed_at)
@@ -47,22 +47,22 @@ class StepLoss:
 class Verdict:
     skipped: bool = False
     first: bool = False  # of a streak of skipped steps
-    spike: float | None = None  # by how many standard deviations it stands out; only where it does
+    spike: float | None = None  # its height in standard deviations; None if it is not a spike
 
 
 class Watch:
     """Takes every step's loss and norm, in order."""
 
     def __init__(self, *, scaled: bool = False) -> None:
-        """`scaled`: losses are scaled for float16, where a gradient that is not finite mostly means too high a scale:
-        GradScaler leaves that step out and lowers the scale, and that is no fault."""
+        """`scaled`: losses are scaled for float16. There, a gradient that is not finite mostly means that the scale is
+        too high: GradScaler skips that step and lowers the scale, which is not a fault."""
         self._scaled = scaled
         self._losses: deque[float] = deque(maxlen=_LEVEL)
-        self._above: deque[float] = deque(maxlen=_WINDOW)  # by how much each lay above the level of its time
+        self._above: deque[float] = deque(maxlen=_WINDOW)  # how far each was above its level
         self._overflows = 0  # in a row
         self.last: deque[StepLoss] = deque(maxlen=_WINDOW)
-        self.skipped = 0  # in all
-        self.streak = 0  # in a row, up to the last one
+        self.skipped = 0  # in total
+        self.streak = 0  # in a row, up to the last step
         self.failed_at: int | None = None  # the step that made the streak too long
 
     @property
@@ -82,8 +82,8 @@ class Watch:
         return Verdict(spike=self._spike(loss))
 
     def _spike(self, loss: float) -> float | None:
-        """By how many standard deviations it stands out, if it does. As half of all losses lie below their level,
-        this takes some microseconds for them, and some more for the others."""
+        """How many standard deviations it is above the level; None if it is not a spike. This takes microseconds, even
+        fewer for the half of all losses that are below their level."""
         spike: float | None = None
         if len(self._losses) == _LEVEL:
             level = median(self._losses)
@@ -105,5 +105,5 @@ class Watch:
 
 
 def _deviation(values: Sequence[float], middle: float) -> float:
-    """The median absolute one from their median, as a standard deviation."""
+    """The median absolute deviation from the median, scaled to a standard deviation."""
     return 1.4826 * median([abs(value - middle) for value in values])

@@ -1,4 +1,4 @@
-"""The parts of a run; setup.py puts them together, and loop.py runs them."""
+"""The parts of a run: setup.py assembles them, and loop.py runs them."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ Context = Callable[[], AbstractContextManager[object]]
 
 @dataclass(frozen=True, slots=True)
 class ParallelModel:
-    """How a model is called, wherever its weights lie."""
+    """How to call a model, wherever its weights are."""
 
     loss: Loss
     sequence_losses: Losses
-    fused: Fused | None = None  # kernels of our own, which take the place of `loss`
+    fused: Fused | None = None  # our own kernels, which replace `loss`
     no_sync: Context = nullcontext  # inside, gradients stay on their rank
-    rehearsing: Context = nullcontext  # inside, they are thrown away
+    rehearsing: Context = nullcontext  # inside, gradients will be discarded
     compiled: bool = False
-    sharded: bool = False  # no rank can do a forward pass without the others
+    sharded: bool = False  # a forward pass needs all ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flops:
-    """Of all cards together; None is unknown."""
+    """FLOPs of all cards together; None if unknown."""
 
     per_step: float
-    measured: float | None  # that `nanopace tune` found matrix products to reach here
+    measured: float | None  # FLOP/s of matrix products here, as measured by `nanopace tune`
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Parts:
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
     passes: Passes  # forward and backward of a micro-batch
-    release: StepInBackward | None  # then weights change in the backward pass, and not after it
+    release: StepInBackward | None  # if set, weights change during the backward pass, not after it
     batches: Batches
     validation: Evaluator
     training: Evaluator | None  # nanoGPT's second pass
@@ -72,7 +72,7 @@ class Parts:
     recent: list[float] = field(default_factory=list)  # losses since the last evaluation
 
     def describe(self, step: int) -> dict[str, Any]:
-        """What the checkpoint of a step says of the run."""
+        """What a checkpoint of this step records about the run."""
         plan = self.plan
         return {
             **describe(plan.shape, step=step, config=plan.config.as_dict(), tokenizer=plan.corpus.tokenizer),

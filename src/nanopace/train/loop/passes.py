@@ -1,7 +1,7 @@
-"""Forward and backward of one micro-batch, with gradients added to what is there.
+"""Forward and backward of one micro-batch, which adds to the gradients.
 
-Either torch's way: the model, compiled or not, under autocast and with autograd's gradients. Or through kernels of our
-own, and where launching them takes longer than running them, as a CUDA graph: one launch for all.
+Either with torch: the model, compiled or not, under autocast and with autograd's gradients. Or with our own kernels; if
+launching them takes longer than running them, as a CUDA graph: one launch for all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nanopace.train.out_of_memory import attempt, make_room
 if TYPE_CHECKING:
     from nanopace.train.fused.model import Fused
 
-_LAUNCH_BOUND = 0.7  # of a micro-step's time: with less than that for launching, the card never waits
+_LAUNCH_BOUND = 0.7  # share of a micro-step: if launching takes less, the card never waits
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -29,23 +29,23 @@ class Passes(Protocol):
     """How a micro-batch becomes gradients."""
 
     def __call__(self, tokens: Tensor, targets: Tensor, count: int, meet: Callable[[], object] | None = None) -> Tensor:
-        """The mean loss of one of `count` micro-batches; that part of its gradient is added. `meet` is called when the
-        ranks are about to meet."""
+        """The mean loss of one of `count` micro-batches; adds its gradient, divided by `count`. `meet` is called before
+        the ranks wait for each other."""
 
     def zero_grad(self) -> None:
         """Clear all gradients, in the model and in our own buffers."""
 
     def finish(self) -> None:
-        """After a step's last micro-batch: give the weights their gradients."""
+        """After a step's last micro-batch, give the weights their gradients."""
 
     def refresh_copies(self) -> None:
-        """The weights have changed: update the copies that are multiplied."""
+        """Update the copies used in products after the weights have changed."""
 
     def climb(self) -> str | None:
-        """Memory is full: take the next memory step, and return its name; None if there is no more."""
+        """When memory is full, take the next memory step and return its name; None if there is none."""
 
     def capture_graph(self, tokens: Tensor, targets: Tensor, count: int) -> str | None:
-        """After a first pass: make later ones of the same shape one launch, if that is faster. Returns why."""
+        """After a first pass, capture later ones of the same shape as one launch if that is faster. Returns why."""
 
 
 class PlainPasses:
@@ -108,7 +108,7 @@ class FusedPasses:
         self._model.refresh_copies()
 
     def climb(self) -> str | None:
-        self._graph = self._recorded = None  # it holds memory of its own
+        self._graph = self._recorded = None  # a graph holds its own memory
         return self._model.climb()
 
     def capture_graph(self, tokens: Tensor, targets: Tensor, count: int) -> str | None:
@@ -116,7 +116,7 @@ class FusedPasses:
         launching, running = self._time(tokens, targets, count)
         if launching < _LAUNCH_BOUND * running:
             return None
-        make_room(tokens.device)  # a graph has memory of its own
+        make_room(tokens.device)  # a graph needs its own memory
         self._tokens, self._targets = tokens.clone(), targets.clone()
         graph = torch.cuda.CUDAGraph()
         if attempt(lambda: self._capture(graph, count)) is None:
@@ -137,7 +137,7 @@ class FusedPasses:
         return True
 
     def _time(self, tokens: Tensor, targets: Tensor, count: int) -> tuple[float, float]:
-        """What the host needs to launch a pass, and what passes until the card is through with it, in ms."""
+        """The host's time to launch a pass, and the time until the card has finished it, in ms."""
         torch.cuda.synchronize(tokens.device)
         begin = time.perf_counter()
         self._run(tokens, targets, count)

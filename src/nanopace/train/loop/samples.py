@@ -1,7 +1,7 @@
-"""Text that the model writes while it trains, always from the same prompt and seed, so that samples can be compared.
+"""Generates text during training, always from the same prompt and seed, so that samples can be compared.
 
-It is written as `nanopace sample` does it, without the compiled model. Its random numbers come from a generator of its
-own: a run with samples has the losses of a run without, to the bit.
+It works like `nanopace sample`, without the compiled model. It has its own random generator, so a run's losses are
+bit-identical with and without samples.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TOKENS = 100
 
 
 def write_sample(model: GPT, tokenizer: Tokenizer, seed: int, count: int = TOKENS) -> str:
-    """What follows the start of a text. '' if the model's answers are not numbers: its losses say so, too."""
+    """The model's continuation of the start of a text; '' if its outputs are not finite, as its losses show, too."""
     model.eval()
     try:
         ids = generate(
@@ -34,7 +34,7 @@ def write_sample(model: GPT, tokenizer: Tokenizer, seed: int, count: int = TOKEN
 
 
 def _start(tokenizer: Tokenizer) -> list[int]:
-    """What stands between documents; where nothing does, a new line, or else the alphabet's first character."""
+    """The token between documents; if there is none, a new line, or else the vocabulary's first character."""
     if tokenizer.end_of_text is not None:
         return [tokenizer.end_of_text]
     try:

@@ -1,9 +1,9 @@
 """The loop's side of checkpoints: when to save, how to report it, and what to do if it fails.
 
-The checkpointer writes in the background. A failed save is noted, and training goes on: the next one may succeed. The
-last one has no next, so it is retried, and finally written to --rescue_dir. A disk that is full for a moment then costs
-a few seconds, and one that stays full costs no step. The retries are short, because whoever stops a run may not wait
-long.
+The checkpointer writes in the background. A failed save is noted, and training continues: the next one may succeed. The
+last one has no successor, so it is retried, and finally written to --rescue_dir. So a disk that is full for a moment
+costs a few seconds, and one that stays full costs no step. The retries are short, because whoever stops a run may not
+wait long.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nanopace.train.loop.step_reports import StepReports
 
 WAITS = (0.5, 1.0, 2.0)  # seconds before each further attempt
 
-_POLL_S = 0.05  # between checks whether somebody asked to stop
+_POLL_S = 0.05  # between checks for a request to stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +46,23 @@ class CheckpointManager:
         state: Callable[[int], dict[str, object]],
         stop_asked: Callable[[], bool],
     ) -> None:
-        """`state` gives what the checkpoint of a step holds beside weights and optimizer."""
+        """`state` returns what a step's checkpoint holds in addition to weights and optimizer."""
         self._parts, self._books, self._reports = parts, books, reports
         self._state, self._stop_asked = state, stop_asked
         self._failed = False  # the previous save
         self.step = parts.plan.saved_step  # the last one saved; a resumed step need not be saved again
-        self.due = False  # save at the next chance: the last save was put off
-        self.newest: Path | None = None  # the newest checkpoint on the disk
+        self.due = False  # save as soon as possible: the last save was postponed
+        self.newest: Path | None = None  # the newest checkpoint on disk
         self.unsaved: Unsaved | None = None  # why the last step has no checkpoint in out_dir, if it should have one
-        self.rescued = False  # it has one in rescue_dir
+        self.rescued = False  # whether it has one in rescue_dir
 
     def save(self, step: int, *, anyway: bool = False) -> None:
-        """Put off while losses are not finite, because a rollback needs a good checkpoint. `anyway`: do not put it off,
-        since there is no later chance."""
+        """Save, but postpone it while losses are not finite, because a rollback needs a good checkpoint. `anyway` saves
+        regardless, for when there is no later chance."""
         if step in (0, self.step) or self._parts.plan.config.eval_only:
             return
         self._parts.listener.phase("checkpoint")
-        self._reports.report(0)  # the checkpoint holds the losses up to here
+        self._reports.report(0)  # the checkpoint includes all losses up to here
         self._parts.clock.mark("logging", step)
         self.due = self._reports.watch.in_doubt and not anyway
         if not self.due:
@@ -90,7 +90,7 @@ class CheckpointManager:
             )
 
     def _note_failure(self, failure: Unsaved, iteration: int) -> None:
-        """Only once, until a save succeeds again."""
+        """Note it only once, until a save succeeds again."""
         if failure.path.name != BEST:
             self.unsaved = failure
         if not self._failed:
@@ -105,7 +105,7 @@ class CheckpointManager:
     def close(self, iteration: int, *, last: bool) -> None:
         """Wait until all saves have ended, and report them. Nothing can be saved after that.
 
-        `last`: the run ends here, so retry a failed save."""
+        `last` means that the run ends here, so a failed save is retried."""
         self._reports.report(0)
         self._parts.clock.mark("other", iteration)
         self._parts.checkpointer.close()
@@ -116,7 +116,7 @@ class CheckpointManager:
         self.collect(iteration)
 
     def _retry(self, iteration: int) -> None:
-        """Retry the last save if it failed. The first rank decides for all, because each may hold a part."""
+        """Retry the last save if it failed. The first rank decides for all, because each may hold a shard."""
         ranks, checkpointer = self._parts.plan.ranks, self._parts.checkpointer
         try:
             self.collect(iteration)
@@ -136,7 +136,7 @@ class CheckpointManager:
 
 
 def _waited(seconds: float, stop_asked: Callable[[], bool]) -> bool:
-    """False as soon as somebody asks to stop meanwhile, for the first time or again."""
+    """Wait; return False as soon as the user asks to stop, for the first time or again."""
     before, end = stop_asked(), time.monotonic() + seconds
     try:
         while time.monotonic() < end:

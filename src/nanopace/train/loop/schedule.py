@@ -1,5 +1,5 @@
-"""The learning rate of each step: up in a line, down along a cosine, as nanoGPT does it; or, in a trapezoid, down in
-a line at the end."""
+"""The learning rate of each step: a linear rise, then a cosine decay, as in nanoGPT; or a trapezoid, with a linear fall
+at the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def learning_rate(config: TrainConfig, step: int) -> float:
 
 
 def _trapezoid(config: TrainConfig, step: int) -> float:
-    """From 0 to 1. The last iteration is max_iters itself, and it still learns something: 0 would come after it."""
+    """A factor from 0 to 1. It reaches 0 only after the last iteration, max_iters, so that one still learns."""
     up = (step + 1) / (config.warmup_iters + 1)
     steps = config.max_iters + 1
     falling = config.cooldown * steps

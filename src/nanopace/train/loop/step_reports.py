@@ -1,7 +1,7 @@
-"""Reports a step's loss when the card is done with it, a step or two later, so that nobody waits for it.
+"""Reports a step's loss after the card has finished it, a step or two later, so that nothing waits for it.
 
-With several ranks, all report each step exactly `IN_FLIGHT` steps later: they exchange their times, and whether
-somebody asked to stop, so that all know the same of the same step.
+With several ranks, all report each step exactly `IN_FLIGHT` steps later: they exchange their times, and whether the
+user asked to stop, so that all have the same information about the same step.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from nanopace.train.clock.step_events import Bookkeeper
 from nanopace.train.loop.loss_watch import Watch
 from nanopace.train.loop.parts import Parts
 
-_USUAL = 1000  # steps whose median is the usual one
-IN_FLIGHT = 2  # steps that the host may be ahead: with one, the card waits for the host between steps
+_USUAL = 1000  # steps in the median that is the typical step
+IN_FLIGHT = 2  # steps the host may be ahead: with one, the card would wait for the host between steps
 
 
 @dataclass(frozen=True, slots=True)
 class _PendingStep:
-    """A step that the card may still be at."""
+    """A step that the card may not have finished."""
 
     iteration: int
     done: Moment
@@ -39,7 +39,7 @@ class _PendingStep:
 
 @dataclass(frozen=True, slots=True)
 class _StepTime:
-    """The slowest rank's, and by how much that rank lags behind the others."""
+    """A step's time on the slowest rank, and how far that rank lags behind the others."""
 
     ms: float
     slowest_rank: int | None = None
@@ -47,10 +47,10 @@ class _StepTime:
 
 
 class StepReports:
-    """The steps that are under way, and the losses since the last evaluation."""
+    """The pending steps, and the losses since the last evaluation."""
 
     def __init__(self, parts: Parts, books: Bookkeeper, stop_asked: Callable[[], bool]) -> None:
-        """`stop_asked`: whether somebody asked this very process to stop."""
+        """`stop_asked` returns whether the user asked this process to stop."""
         self._parts, self._books, self._stop_asked = parts, books, stop_asked
         self._stop_asked_somewhere = False
         self._pending: deque[_PendingStep] = deque()
@@ -61,24 +61,24 @@ class StepReports:
 
     @property
     def stopping(self) -> bool:
-        """Whether to stop: all ranks after the same step."""
+        """Whether to stop. All ranks stop after the same step."""
         return self._stop_asked() if self._parts.plan.ranks.size == 1 else self._stop_asked_somewhere
 
     @property
     def utilisation(self) -> float | None:
-        """What the usual step does of the peak that was measured here; None where nobody measured it."""
+        """The typical step's FLOP/s relative to the peak measured here; None if it was not measured."""
         peak, ms = self._parts.flops.measured, median(self._ms) if self._ms else 0.0
         return self._parts.flops.per_step / (ms / 1000) / peak if peak and ms > 0 else None
 
     def add(self, step: int, loss: Tensor, norm: Tensor, lr: float) -> None:
-        """The device has got a step; its end is marked after the copy of its values."""
+        """Add a step that was launched; its end is marked after its values are copied."""
         values = self._host[step % len(self._host)]
         values.copy_(torch.stack([loss, norm]), non_blocking=self._parts.plan.device.type == "cuda")
         done = self._parts.clock.mark("optimizer", step)
         self._pending.append(_PendingStep(step, done, values, lr))
 
     def report(self, in_flight: int = IN_FLIGHT) -> None:
-        """Report the steps that are done, and wait until at most `in_flight` are not."""
+        """Report finished steps, and wait until at most `in_flight` are unfinished."""
         alone = self._parts.plan.ranks.size == 1
         while self._pending and (len(self._pending) > in_flight or (alone and self._pending[0].done.passed())):
             step = self._pending.popleft()
@@ -112,7 +112,7 @@ class StepReports:
 
     def _note_fault(self, iteration: int, loss: float, norm: float) -> None:
         known = {"step": iteration, "loss": loss, "norm": norm, "count": self.watch.skipped}
-        if self._parts.release is not None and math.isfinite(loss):  # each layer learns of those behind it alone
+        if self._parts.release is not None and math.isfinite(loss):  # each layer only knows about later ones
             text = Message(
                 "step {step}: loss {loss:.4f}, gradient norm {norm:.2f}: skipped, except by the layers behind the "
                 "one whose gradient is not finite (skipped so far: {count})",

@@ -1,11 +1,11 @@
-"""What a step is made of: forward and backward of every micro-batch, and the update of the weights.
+"""A step: forward and backward of every micro-batch, and the update of the weights.
 
 Nothing here waits for the device. The device itself skips a step whose loss or gradient is not finite: the fused
-optimizer reads a flag, as it does for GradScaler, and leaves weights, averages and its step count alone.
+optimizer reads a flag, as it does for GradScaler, and leaves weights, averages and its step count unchanged.
 
-If memory is full, a step takes the same sequences in smaller micro-batches from then on: the same tokens, and but for
-rounding the same loss and gradient. No step is lost. Steps whose gradients are released (step_in_backward.py) cannot
-do so: the backward pass has already changed the weights, and cannot be divided or repeated.
+If memory is full, steps continue with the same sequences in smaller micro-batches: the same tokens and, except for
+rounding, the same loss and gradient. No step is lost. This does not work with released gradients (step_in_backward.py):
+the backward pass has already changed weights, and cannot be divided or repeated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Stepper:
-    """The step, in micro-batches of as many sequences as fit."""
+    """Does a step in micro-batches of as many sequences as fit."""
 
     def __init__(self, parts: Parts, books: Bookkeeper) -> None:
         self._parts, self._books, self._config = parts, books, parts.plan.config
@@ -43,29 +43,30 @@ class Stepper:
 
     @property
     def _micro_steps(self) -> int:
-        """Of this rank, in a step."""
+        """This rank's micro-steps per step."""
         sequences = self._config.gradient_accumulation_steps // self._parts.plan.ranks.size * self._config.batch_size
         return sequences // self.micro_batch
 
     # --- the step ----------------------------------------------------------------------------------------------------
 
     def accumulate(self, step: int, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Forward and backward of every micro-batch; the mean loss of all of them, over all ranks."""
+        """Forward and backward of every micro-batch. Returns their mean loss over all ranks."""
         while (loss := attempt(lambda: self._accumulated(step, inputs, targets))) is None:
-            # Other ranks are in the middle of this step, and would wait for ever; layers whose gradients are released
-            # have taken it, and cannot take it again.
+            # Other ranks are in the middle of this step and would wait forever; with released gradients, some layers
+            # are already updated and cannot repeat it.
             if self._parts.plan.ranks.size > 1 or self._parts.release is not None:
                 raise FullError(halvable=True)
             self._shrink("step", step)
         return self._parts.plan.ranks.average(loss)
 
     def update(self, loss: Tensor) -> Tensor:
-        """Clip, step, and zero the gradients. The norm before clipping. Not finite: the weights stay as they are."""
+        """Clip, step, and zero the gradients. Returns the norm before clipping. If that or the loss is not finite, the
+        weights stay as they are."""
         parts = self._parts
         if parts.release is not None:  # the backward pass has done it
             return parts.release.norm
         parts.passes.finish()
-        if parts.scaler.is_enabled():  # it looks at gradients only, so a loss that is not finite is made to show there
+        if parts.scaler.is_enabled():  # it only checks gradients, so a loss that is not finite is added to one
             gradient = self._parameters[0].grad
             assert gradient is not None, "every weight has a gradient after a backward pass"
             gradient.add_(loss * 0)
@@ -88,7 +89,7 @@ class Stepper:
             optimizer.found_inf = (~torch.isfinite(finite_or_not)).float()  # type: ignore[attr-defined]
             optimizer.step()
             del optimizer.found_inf  # type: ignore[attr-defined]
-        elif torch.isfinite(finite_or_not):  # the host has to wait and see
+        elif torch.isfinite(finite_or_not):  # here the host has to wait
             optimizer.step()
 
     def _accumulated(self, step: int, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -97,7 +98,7 @@ class Stepper:
         count = len(inputs)
         total = torch.zeros((), device=parts.plan.device)
         for number, (micro_inputs, micro_targets) in enumerate(zip(inputs, targets, strict=True), start=1):
-            last = number == count  # the ranks meet in its backward pass
+            last = number == count  # the ranks sync in its backward pass
             meet = partial(parts.clock.mark, "step", step, ALONE) if last and parts.plan.ranks.size > 1 else None
             with nullcontext() if last else parts.parallel.no_sync():
                 total += parts.passes(micro_inputs, micro_targets, count, meet)
@@ -122,7 +123,7 @@ class Stepper:
         parts.listener.phase("step")
 
     def _fits(self) -> bool:
-        """Whether one micro-batch goes through, on every rank."""
+        """Whether one micro-batch fits in memory on every rank."""
         fits = attempt(self._rehearse)
         self._give_up_if_sharded(fits)
         self._parts.passes.zero_grad()
@@ -131,7 +132,7 @@ class Stepper:
     def _rehearse(self) -> bool:
         parts = self._parts
         tokens = torch.zeros((self.micro_batch, self._config.block_size), dtype=torch.long, device=parts.plan.device)
-        targets = tokens.clone()  # one tensor for both would be compiled for, and the real ones are two
+        targets = tokens.clone()  # not the same tensor, or compiled code would assume that
         with _same_random_numbers(parts.plan.device), parts.parallel.rehearsing():
             parts.passes(tokens, targets, self._micro_steps)
             captured = parts.passes.capture_graph(tokens, targets, self._micro_steps)
@@ -142,7 +143,7 @@ class Stepper:
     # --- when memory is full -----------------------------------------------------------------------------------------
 
     def _shrink(self, where: str, step: int) -> None:
-        """Smaller micro-batches, until one fits. The time it takes is not the step's."""
+        """Save more memory, then make micro-batches smaller, until one fits. The time does not count as the step's."""
         parts, config = self._parts, self._config
         fits, before = False, self.micro_batch
         while not fits:
@@ -185,7 +186,7 @@ class Stepper:
         return self._evaluating(step, evaluator, lambda: evaluator.evaluate(step))
 
     def _evaluating(self, step: int, evaluator: Evaluator, do: Callable[[], T]) -> T:
-        """Losses are by window, so that a smaller batch changes none of them."""
+        """Halve the evaluator's batches until they fit. Losses are per window, so none of them changes."""
         while (done := attempt(do)) is None:
             self._give_up_if_sharded(done)
             make_room(self._parts.plan.device)
@@ -203,7 +204,7 @@ class Stepper:
         return done
 
     def _give_up_if_sharded(self, done: object) -> None:
-        """The ranks meet in every layer, and one that waits in a layer cannot be told to start over."""
+        """The ranks sync in every layer, and one that waits inside a layer cannot be told to start over."""
         if done is None and self._parts.parallel.sharded:
             raise FullError(halvable=True)
 
@@ -212,5 +213,5 @@ class Stepper:
 
 
 def _same_random_numbers(device: torch.device) -> AbstractContextManager[None]:
-    """Random numbers drawn inside do not change those drawn after."""
+    """Random draws inside this context do not affect later ones."""
     return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])

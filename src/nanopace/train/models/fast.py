@@ -1,7 +1,7 @@
-"""The model of recipe `fast`: a GPT that gets to a loss in fewer tokens, in plain torch.
+"""The model of recipe `fast` in plain torch: a GPT that reaches a loss in fewer tokens.
 
-What differs from GPT-2 has a name that `without` takes (recipes.py says what each is). RMS norms without weights are
-everywhere, and there are no biases. The small functions at the top are the arithmetic that a kernel can take over:
+Each difference from GPT-2 has a name that `without` accepts (recipes.py describes them). All norms are RMS norms
+without weights, and there are no biases. The small functions at the top are the arithmetic that a kernel can take over:
 tensors in, tensors out, and nothing else.
 """
 
@@ -17,16 +17,16 @@ from torch.nn import functional
 from nanopace.knob_values import ingredients
 from nanopace.train.models.gpt2 import GPT, INITIAL_STD, KVCache, ModelShape, attend
 
-CAP = 15.0  # no logit is further from 0: Gemma 2 has 30, modded-nanogpt found 15 better
+CAP = 15.0  # the largest magnitude of a logit: Gemma 2 has 30, modded-nanogpt found 15 better
 ROPE_BASE = 10000.0
-SHARPNESS = 1.4  # normed queries and keys cannot grow sharper by themselves; nanochat has 1.44, modded-nanogpt 1.36
-VALUE_TABLES = 2  # of vocab_size x n_embd each: every one costs as much memory as the head
+SHARPNESS = 1.4  # normed queries and keys cannot sharpen by themselves; nanochat has 1.44, modded-nanogpt 1.36
+VALUE_TABLES = 2  # of vocab_size x n_embd each: every one takes as much memory as the head
 
 _NORM_EPS = 1e-6
 
 
 def rms_norm(x: Tensor) -> Tensor:
-    """To a root mean square of 1 over the last dimension."""
+    """Scale to a root mean square of 1 over the last dimension."""
     return functional.rms_norm(x, (x.size(-1),), eps=_NORM_EPS)
 
 
@@ -37,21 +37,21 @@ def residual_norm(x: Tensor, branch: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def rope_angles(positions: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Cosine and sine, each (length, width / 2). A few KB, so they are made anew rather than kept."""
+    """Cosine and sine, each (length, width / 2). Only a few KB, so they are recomputed, not kept."""
     frequencies = ROPE_BASE ** (-torch.arange(0, width, 2, device=positions.device, dtype=torch.float32) / width)
     angles = positions.float()[:, None] * frequencies
     return angles.cos(), angles.sin()
 
 
 def apply_rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """(batch, length, any, heads, width): value i of the first half turns with value i of the second."""
+    """Rotate (batch, length, any, heads, width): value i of the first half pairs with value i of the second."""
     cos, sin = (each[:, None, None].to(x.dtype) for each in (cos, sin))
     a, b = x.chunk(2, dim=-1)
     return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
 
 
 def queries_and_keys(packed: Tensor, angles: tuple[Tensor, Tensor] | None, *, normed: bool) -> Tensor:
-    """Of packed heads (batch, length, 3, heads, width) the first two, normed and turned."""
+    """Queries and keys of packed heads (batch, length, 3, heads, width), normed and rotated."""
     both = packed[:, :, :2]
     if normed:
         both = rms_norm(both)
@@ -63,13 +63,13 @@ def relu_squared(x: Tensor) -> Tensor:
 
 
 def soft_cap(logits: Tensor) -> Tensor:
-    """Never beyond CAP, and near 0 as they are. tanh and not a shifted sigmoid: the two differ by a constant, which a
-    softmax does not see, and this one leaves the scale of the logits as people know it."""
+    """Keep logits within CAP, and almost unchanged near 0. tanh and a shifted sigmoid differ by a constant, which a
+    softmax ignores; tanh keeps the logits on their usual scale."""
     return CAP * torch.tanh(logits.float() / CAP)
 
 
 def soft_cap_cross_entropy(logits: Tensor, targets: Tensor, *, cap: bool, reduction: str = "mean") -> Tensor:
-    """Of (tokens, vocabulary) and (tokens); a target of -1 does not count."""
+    """The loss for logits (tokens, vocabulary) and targets (tokens); a target of -1 does not count."""
     logits = soft_cap(logits) if cap else logits
     return functional.cross_entropy(logits, targets, ignore_index=-1, reduction=reduction)
 
@@ -88,7 +88,7 @@ class FastAttention(nn.Module):
     def forward(
         self, x: Tensor, value: Tensor | None, angles: tuple[Tensor, Tensor] | None, cache: KVCache | None
     ) -> Tensor:
-        """`value`: what the token itself adds to its values, (batch, length, n_embd)."""
+        """`value` is the token's value embedding, (batch, length, n_embd)."""
         batch, length, width = x.shape
         packed = self.c_attn(x).view(batch, length, 3, self._heads, width // self._heads)
         q, k = queries_and_keys(packed, angles, normed=self._normed).unbind(2)
@@ -128,7 +128,7 @@ class FastBlock(nn.Module):
 
 
 class FastGPT(GPT):
-    """What it can be asked is a GPT's; how it answers is all its own."""
+    """Has the interface of GPT with its own implementation."""
 
     def __init__(self, shape: ModelShape) -> None:
         nn.Module.__init__(self)
@@ -149,7 +149,7 @@ class FastGPT(GPT):
             }
         )
         self.lm_head = nn.Linear(shape.n_embd, shape.vocab_size, bias=False)
-        self.transformer["wte"].weight = self.lm_head.weight  # tied, as GPT-2's
+        self.transformer["wte"].weight = self.lm_head.weight  # tied, as in GPT-2
         self._initialise()
 
     def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
@@ -173,7 +173,7 @@ class FastGPT(GPT):
         return soft_cap(logits) if self._caps else cast(Tensor, logits)
 
     def parameter_count(self) -> int:
-        """Of what a token is multiplied with, the head among it: the N of 6 N. Tables are only looked up."""
+        """The weights that multiply a token, including the head: the N in 6 N. Tables are only looked up."""
         inside = sum(each.numel() for each in self.transformer["h"].parameters() if each.dim() == 2)
         return inside + self.lm_head.weight.numel()
 
@@ -202,7 +202,7 @@ class FastGPT(GPT):
 
     def _initialise(self) -> None:
         width = self.shape.n_embd
-        inside = 0.5 / math.sqrt(width)  # 0.018 where GPT-2's width is; GPT-2 has 0.02 at every width
+        inside = 0.5 / math.sqrt(width)  # 0.018 at GPT-2's width; GPT-2 has 0.02 at every width
         residual = INITIAL_STD / math.sqrt(2 * self.shape.n_layer)
         for name, weight in self.named_parameters():
             if name.endswith("c_proj.weight"):
@@ -218,7 +218,7 @@ class FastGPT(GPT):
 
 
 def value_tables(n_layer: int) -> dict[int, int]:
-    """Which table each layer mixes into its values: the first layers have one each, and the last share them."""
+    """Which table each layer mixes into its values: the first layers have one each, and the last ones share them."""
     tables = min(VALUE_TABLES, max(1, n_layer // 2))
     first = {layer: layer for layer in range(tables)}
     last = {n_layer - tables + table: table for table in range(tables)}

@@ -1,10 +1,10 @@
-"""Text from a model, token by token, with the keys and values of what went before kept in a cache.
+"""Generates text from a model token by token, with earlier keys and values in a cache.
 
 Positions are learned, so a model sees at most `block_size` tokens. nanoGPT then shifts its window by one for each
-token, which makes every cached key wrong. Here a full window is cut to its newer half, which is read once more, and
-filled again: a token has between half a block and a whole one before it, and on average costs hardly more than within
-the first block. `cache=False` reads the window anew for every token. Its logits differ by rounding alone (1e-6), and
-so it gives the same tokens, but for a draw that falls between the two.
+token, which invalidates every cached key. Here a full window is cut to its newer half, which is read again, and then
+refilled: each token has between half a block and a full block before it, and on average costs hardly more than within
+the first block. `cache=False` rereads the window for every token. Its logits differ only by rounding (1e-6), so it
+gives the same tokens, unless a draw falls between the two.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from nanopace.corpus.tokenizers.tokenizer import Tokenizer
 from nanopace.errors import InputError
 from nanopace.train.models.gpt2 import GPT, KVCache
 
-_CUT = "\ufffd"  # how a tokenizer decodes the beginning of a character whose end is still to come
-_COLDEST = 1e-4  # a temperature below this is taken for 0: float32 could not tell the chances apart
+_CUT = "\ufffd"  # how a tokenizer decodes an incomplete character
+_COLDEST = 1e-4  # a lower temperature counts as 0: float32 could not distinguish the probabilities
 
 
 def generate(
@@ -37,10 +37,10 @@ def generate(
     end_of_text: int | None = None,
     cache: bool = True,
 ) -> Iterator[int]:
-    """At most `count` tokens that follow `tokens`; the end of a text ends them, and is not among them.
+    """Yield at most `count` tokens that follow `tokens`; stops at the end of a text, without yielding that token.
 
-    `temperature` 0 takes the likeliest token each time. `vocabulary` is how many ids mean something, where the model's
-    table is padded to a round number. The model has to be in eval mode.
+    `temperature` 0 takes the most likely token each time. `vocabulary` is the number of real ids, if the model's table
+    is padded. The model has to be in eval mode.
     """
     assert not model.training, "dropout would be sampled from, too"
     assert tokens, "there has to be something that the first token follows"
@@ -57,11 +57,11 @@ def generate(
 
 @contextmanager
 def precision(device: torch.device, dtype: str) -> Iterator[None]:
-    """Products in `dtype`, as nanoGPT has them on a CUDA card; elsewhere it samples in float32, and so do we.
+    """Compute products in `dtype`, as nanoGPT does on a CUDA card; elsewhere both sample in float32.
 
-    On an H200 a token takes a 124M model 2.8 to 3.1 ms in float32 and 4.2 ms in bfloat16: a single row leaves the
-    tensor cores idle, and casting costs launches. cuDNN's attention would make it 35 to 60 ms, since it makes a plan
-    for every length that it has not seen yet.
+    On an H200, a 124M model takes 2.8 to 3.1 ms per token in float32 and 4.2 ms in bfloat16: a single row leaves the
+    tensor cores idle, and casting costs launches. cuDNN's attention would take 35 to 60 ms, since it plans for every
+    new length.
     """
     if device.type != "cuda" or dtype == "float32":
         yield
@@ -72,7 +72,7 @@ def precision(device: torch.device, dtype: str) -> Iterator[None]:
 
 
 class _Window:
-    """The tokens that the model still sees, and with a cache which of them it has not read yet."""
+    """The tokens that the model still sees, and, with a cache, which of them it has not read yet."""
 
     def __init__(self, model: GPT, tokens: Sequence[int], cache: bool, device: torch.device) -> None:
         self._model, self._device = model, device
@@ -99,7 +99,7 @@ class _Window:
 
 @torch.inference_mode()
 def _pick(logits: Tensor, temperature: float, top_k: int | None, top_p: float, generator: torch.Generator) -> int:
-    """Drawn by id and not by rank: rounding makes two tokens of equal chance change places, and must not show."""
+    """Draw a token by id, not by rank: rounding may swap two equally likely tokens, and must not change the draw."""
     logits = logits.float() / max(temperature, _COLDEST)
     kept = 1 if temperature < _COLDEST else min(top_k or logits.numel(), logits.numel())
     if kept == logits.numel() and top_p >= 1:
@@ -110,18 +110,18 @@ def _pick(logits: Tensor, temperature: float, top_k: int | None, top_p: float, g
         before = ranked.cumsum(-1) - ranked
         ranked = torch.where((before < top_p) | (top_p >= 1), ranked, 0.0)  # the likeliest one always stays
         chances = torch.zeros_like(logits).scatter(0, candidates, ranked)
-    if not bool(chances.sum() > 0):  # NaN is not
+    if not bool(chances.sum() > 0):  # also true for NaN
         raise InputError("the model's outputs are not finite numbers: its training has diverged")
     return int(torch.multinomial(chances, 1, generator=generator))
 
 
 class TextStream:
-    """Tokens in, text out as soon as it is certain: a character may begin in one token and end in the next."""
+    """Turns tokens into text as soon as it is certain: a character may span two tokens."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._held: list[int] = []
-        self._said = 0  # characters of what is held that are out already
+        self._said = 0  # characters of the held tokens already returned
 
     def add(self, token: int) -> str:
         self._held.append(token)
@@ -133,7 +133,7 @@ class TextStream:
         return said
 
     def end(self) -> str:
-        """All that was held back."""
+        """The text held back so far."""
         rest = self._tokenizer.decode(self._held)[self._said :]
         self._held, self._said = [], 0
         return rest

@@ -1,7 +1,7 @@
-"""GPT-2 as nanoGPT defines it: the same modules, names, initial weights and arithmetic, so that weights travel.
+"""GPT-2 as nanoGPT defines it: the same modules, names, initial weights and arithmetic, so weights are interchangeable.
 
-`forward` is what training compiles: tokens and targets in, the mean loss out, every shape fixed. Evaluation asks for
-`sequence_losses`, sampling for `logits` with a `KVCache`.
+Training compiles `forward`: tokens and targets in, the mean loss out, with fixed shapes. Evaluation calls
+`sequence_losses`; sampling calls `logits` with a `KVCache`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 INITIAL_STD = 0.02  # GPT-2's
-ACTIVATIONS = {"gelu": "none", "gelu_tanh": "tanh"}  # what torch calls each way to approximate it
+ACTIVATIONS = {"gelu": "none", "gelu_tanh": "tanh"}  # torch's names for the approximations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape:
-    """What the weights' shapes follow from; the names are those of nanoGPT's `model_args`."""
+    """Determines the shapes of the weights; the names are those of nanoGPT's `model_args`."""
 
     n_layer: int
     n_head: int
@@ -29,8 +29,8 @@ class ModelShape:
     block_size: int
     bias: bool = False
     dropout: float = 0.0
-    activation: str = "gelu"  # nanoGPT's; "gelu_tanh" is OpenAI's own, and differs by 1e-3 in the logits
-    recipe: str = "gpt2"  # which model it is (recipes.py)
+    activation: str = "gelu"  # nanoGPT's; "gelu_tanh" is OpenAI's, and changes the logits by 1e-3
+    recipe: str = "gpt2"  # which model (recipes.py)
     without: str = ""  # the recipe's ingredients that are left out
 
 
@@ -43,7 +43,7 @@ class KVCache:
         self.length = 0
 
     def extend(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep these, and return all of them. `length` moves on only when every layer is through."""
+        """Add these, and return all so far. `length` only advances after all layers."""
         end = self.length + keys.size(2)
         kept_keys, kept_values = self._buffer[layer, 0], self._buffer[layer, 1]
         kept_keys[:, :, self.length : end] = keys
@@ -54,7 +54,7 @@ class KVCache:
 def attend(
     q: Tensor, k: Tensor, v: Tensor, cache: KVCache | None, layer: int, *, dropout: float, scale: float | None = None
 ) -> Tensor:
-    """Each token to those before it, of which a cache may hold some; all of (batch, heads, length, width of a head)."""
+    """Causal attention, also to the tokens in a cache. All shapes are (batch, heads, length, width of a head)."""
     if cache is None or cache.length == 0:
         if cache is not None:
             cache.extend(layer, k, v)
@@ -68,7 +68,7 @@ def attend(
 
 
 class LayerNorm(nn.Module):
-    """torch's, with a bias only where it is asked for."""
+    """torch's layer norm with an optional bias."""
 
     def __init__(self, width: int, bias: bool) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ class GPT(nn.Module):
             }
         )
         self.lm_head = nn.Linear(shape.n_embd, shape.vocab_size, bias=False)
-        self.transformer["wte"].weight = self.lm_head.weight  # tied: one table reads tokens and predicts them
+        self.transformer["wte"].weight = self.lm_head.weight  # tied: one table both reads and predicts tokens
         self._initialise()
 
     def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
@@ -145,21 +145,21 @@ class GPT(nn.Module):
         return functional.cross_entropy(logits.view(-1, logits.size(-1)), targets.reshape(-1), ignore_index=-1)
 
     def sequence_losses(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        """The mean loss of each sequence: what an evaluation needs to know its own error."""
+        """The mean loss of each sequence, from which an evaluation computes its standard error."""
         logits = self.lm_head(self._hidden(tokens, None))
         losses = functional.cross_entropy(logits.view(-1, logits.size(-1)), targets.reshape(-1), reduction="none")
         return losses.view(targets.shape).mean(dim=1)
 
     def logits(self, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
-        """Of every token given, shape (batch, length, vocabulary). With a cache they come after what it holds."""
+        """Logits for every token, shape (batch, length, vocabulary). The tokens follow those in the cache, if any."""
         return cast(Tensor, self.lm_head(self._hidden(tokens, cache)))
 
     def next_logits(self, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
-        """Of the token after the last one, shape (batch, vocabulary)."""
+        """Logits for the token after the last one, shape (batch, vocabulary)."""
         return cast(Tensor, self.lm_head(self._hidden(tokens, cache)[:, -1]))
 
     def parameter_count(self) -> int:
-        """nanoGPT's count: the tied head once, and without the position table."""
+        """nanoGPT's count: the tied head counts once, the position table does not."""
         positions = self.shape.block_size * self.shape.n_embd
         return sum(each.numel() for each in self.parameters()) - positions
 
@@ -176,9 +176,9 @@ class GPT(nn.Module):
         return cast(Tensor, self.transformer["ln_f"](x))
 
     def _initialise(self) -> None:
-        """In nanoGPT's order, so that the same seed gives the same weights."""
+        """Draw weights in nanoGPT's order, so that the same seed gives the same weights."""
         self.apply(_initialise)
-        residual_std = INITIAL_STD / math.sqrt(2 * self.shape.n_layer)  # 2 L projections add up in the residual stream
+        residual_std = INITIAL_STD / math.sqrt(2 * self.shape.n_layer)  # the residual stream sums 2 L projections
         for name, parameter in self.named_parameters():
             if name.endswith("c_proj.weight"):
                 nn.init.normal_(parameter, std=residual_std)

@@ -1,4 +1,4 @@
-"""Which device draws the initial weights of a model, wherever the weights themselves are."""
+"""Chooses the device that draws a model's initial weights, wherever the weights themselves are."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _RANDOM = (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_)  # all t
 
 
 class InitOnDevice(TorchFunctionMode):
-    """Inside, weights are initialised on `device` one at a time, and are what they would be on that device. None: they
-    are not initialised, for on the device meta torch would import its compiler for it, which takes two seconds."""
+    """Inside this context, weights are drawn on `device` one at a time, with the values that device gives. With None
+    they are not initialised: on the meta device, torch would import its compiler for that, which takes two seconds."""
 
     def __init__(self, device: torch.device | None) -> None:
         super().__init__()

@@ -1,15 +1,15 @@
-"""The recipes: which model, which rates, which defaults; and what each ingredient of `fast` is.
+"""The recipes: their models, learning rates and defaults. The ingredients of `fast`:
 
-muon              Muon for the matrices inside the blocks, AdamW for the rest; without: AdamW for all
-normuon           Muon's steps are evened out by neuron
-trapezoid         rates rise quickly, stay, and fall in a line over the last `cooldown`; without: the cosine
-rope              positions turn queries and keys; without: a table of positions
-qk_norm           queries and keys are normed, and cannot run away
-relu2             the square of ReLU; without: GELU
-soft_cap          logits stay within 15 of 0
-value_embeddings  two tables more, mixed into the values of the first and the last two layers
+muon              Muon for the matrices inside the blocks, AdamW for the rest; without it, AdamW for all
+normuon           normalises Muon's steps per neuron
+trapezoid         rates rise quickly, stay, and fall linearly over the last `cooldown`; without it, the cosine
+rope              positions rotate queries and keys; without it, a position table
+qk_norm           queries and keys are normed, and cannot blow up
+relu2             ReLU squared; without it, GELU
+soft_cap          logits stay between -15 and 15
+value_embeddings  two more tables, mixed into the values of the first two and the last two layers
 
-The values lie between those of modded-nanogpt (its records of early 2025) and of nanochat (2026).
+The values lie between those of modded-nanogpt (records of early 2025) and nanochat (2026).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from nanopace.train.models.fast import FastGPT
 from nanopace.train.models.gpt2 import GPT, ModelShape
 from nanopace.train.models.init_weights import InitOnDevice
 
-# Times learning_rate. Rows of a table are rarely seen, and each has to get somewhere in the few steps that see it.
-TABLE_RATE = 150.0  # of values: 0.3, as nanochat; modded-nanogpt has 0.6
-HEAD_RATE = 2.0  # 0.004, also as the table of tokens: both have 0.004 to 0.008
+# Times learning_rate. A table's row is rarely used, and has to move far in the few steps that use it.
+TABLE_RATE = 150.0  # value embeddings: 0.3, as in nanochat; modded-nanogpt has 0.6
+HEAD_RATE = 2.0  # 0.004, also for the token table: both have 0.004 to 0.008
 SCALAR_RATE = 10.0  # 0.02: the gates have to move by tenths; modded-nanogpt has 0.04
-TUNED_WIDTH = 768  # tables and head: at other widths the rate goes with the root of 1 / n_embd, as in nanochat
-EPS = 1e-10  # AdamW's: gradients of rare tokens are small, and 1e-8 would swallow them
+TUNED_WIDTH = 768  # for tables and head, the rate scales with the root of 1 / n_embd, as in nanochat
+EPS = 1e-10  # AdamW's: gradients of rare tokens are small, and 1e-8 would swamp them
 
 
 def new_model(shape: ModelShape) -> GPT:
@@ -35,22 +35,22 @@ def new_model(shape: ModelShape) -> GPT:
 
 
 def meta_model(shape: ModelShape) -> GPT:
-    """The model with all its names and shapes, on the device meta, where it takes no memory."""
+    """The model with all its names and shapes on the meta device, where it takes no memory."""
     with torch.device("meta"), InitOnDevice(None):
         return new_model(shape)
 
 
 def recipe_defaults(recipe: str, max_iters: int) -> dict[str, Value]:
-    """The knobs that it sets itself, whatever nanoGPT has."""
+    """The knobs for which the recipe has its own defaults instead of nanoGPT's."""
     if recipe == "gpt2":
         return {}
     return {
-        "learning_rate": 2e-3,  # what AdamW bears for the matrices, without Muon
+        "learning_rate": 2e-3,  # as high as AdamW tolerates for the matrices, without Muon
         "min_lr": 0.0,
-        "weight_decay": 0.1,  # on the matrices alone
+        "weight_decay": 0.1,  # of the matrices only
         "beta1": 0.8,
         "beta2": 0.95,
-        "grad_clip": 0.0,  # the length of a gradient means nothing to Muon, and next to nothing to AdamW
+        "grad_clip": 0.0,  # a gradient's norm does not matter to Muon, and hardly to AdamW
         "decay_lr": True,
         "warmup_iters": min(10, max_iters // 25),  # 10 steps lose 0.04 in a run of 100
         "lr_decay_iters": max(1, max_iters),
@@ -58,7 +58,7 @@ def recipe_defaults(recipe: str, max_iters: int) -> dict[str, Value]:
 
 
 def foreign_rates(asked: Asked, recipe: str) -> dict[str, Value]:
-    """What config files say of the rates, where they say it of another recipe. A flag is meant for this very run."""
+    """The learning rates in config files that were written for another recipe. Flags always apply to this run."""
     said = asked.overruled if "recipe" in asked.flags else asked.given
     if not asked.files or said.get("recipe", KNOBS["recipe"].default) == recipe:
         return {}

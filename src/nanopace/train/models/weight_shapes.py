@@ -1,7 +1,6 @@
-"""A model's shape, read from its weights.
+"""Reads a model's shape from its weights.
 
-What a file says of its weights is held against what they are, so that nothing is built from a number that somebody only
-wrote.
+What a file claims about its weights is checked against them, so that nothing is built from an unchecked number.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 def shape_of(
     path: Path, weights: Mapping[str, Tensor], *, n_head: object, dropout: float, activation: str = "gelu"
 ) -> ModelShape:
-    """The shape that the weights have. The number of heads leaves no trace in them, so it has to be told."""
+    """The shape of the weights. They do not show the number of heads, so it has to be given."""
     tables = [weights.get(name) for name in (TOKENS, POSITIONS)]
     if any(table is None or table.dim() != 2 or table.numel() == 0 for table in tables):
         raise InputError("{path}: is not a GPT-2: it lacks the tables of tokens and positions", path=path)
@@ -56,7 +55,7 @@ def shape_of(
 
 
 def fast_shape_of(path: Path, weights: Mapping[str, Tensor], said: ModelShape) -> ModelShape:
-    """The shape that the weights of another recipe have, as far as it shows in them; for the rest, what was said."""
+    """The shape of another recipe's weights, as far as they show it; the rest is taken from `said`."""
     table, positions = weights.get(TOKENS), weights.get(POSITIONS)
     if table is None or table.dim() != 2 or table.numel() == 0 or table.size(1) % said.n_head:
         raise _foreign(path, TOKENS, said)
@@ -77,8 +76,8 @@ def fast_shape_of(path: Path, weights: Mapping[str, Tensor], said: ModelShape) -
 
 
 def _layers(path: Path, weights: Mapping[str, Tensor]) -> int:
-    """How many the names tell of; at least one, so that a model without layers is told what it lacks. A model on
-    the device meta is made of them, so a few bytes must not claim thousands."""
+    """The number of layers in the names; at least one, so that a model without layers gets an error for what it lacks.
+    A model on the meta device is built from it, so a few bytes must not claim thousands."""
     count = len({found[1] for found in map(_LAYER.match, weights) if found is not None})
     if count > _MANY and count * _OF_A_LAYER > len(weights):
         raise InputError(
@@ -97,7 +96,7 @@ def _foreign(path: Path, name: str, said: ModelShape) -> InputError:
 
 
 def check_said(path: Path, shape: ModelShape, said: Mapping[str, object]) -> None:
-    """Hold what the file says of its weights against them; what it does not say is None."""
+    """Check what the file claims about its weights against them; None means that it claims nothing."""
     for name, value in said.items():
         found = getattr(shape, name)
         if value is not None and value != found:
@@ -111,7 +110,7 @@ def check_said(path: Path, shape: ModelShape, said: Mapping[str, object]) -> Non
 
 
 def weight_shapes(shape: ModelShape) -> dict[str, torch.Size]:
-    """What a model of this shape consists of, in the order in which nanoGPT counts its weights."""
+    """The weights of a model of this shape, in nanoGPT's order."""
     return {name: each.shape for name, each in meta_model(shape).named_parameters()}
 
 

@@ -1,4 +1,4 @@
-"""torch's own AdamW, with its averages allocated from the beginning."""
+"""torch's own AdamW, with its averages allocated from the start."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import torch
 from nanopace.config import TrainConfig
 from nanopace.train.optim.groups import PEAK, Group, Groups
 
-ADAMW_STATE = ("step", "exp_avg", "exp_avg_sq")  # its state of each weight, as torch names it
+ADAMW_STATE = ("step", "exp_avg", "exp_avg_sq")  # its state per weight, by torch's names
 
 
 def adamw_for_all(groups: Groups, config: TrainConfig, device: torch.device) -> torch.optim.AdamW:
-    """Matrices too, with learning_rate itself as their peak."""
+    """AdamW for the matrices, too, with learning_rate itself as their peak."""
     matrices = {"params": [*groups.matrices.values()], PEAK: config.learning_rate, "weight_decay": config.weight_decay}
     return adamw([*groups.adamw, matrices] if groups.matrices else groups.adamw, config, device, groups.eps)
 
 
 def adamw(groups: Sequence[Group], config: TrainConfig, device: torch.device, eps: float) -> torch.optim.AdamW:
-    fused = device.type in ("cuda", "cpu")  # one kernel over all weights, instead of a dozen passes
+    fused = device.type in ("cuda", "cpu")  # one kernel over all weights instead of a dozen passes
     betas = (config.beta1, config.beta2)
     optimizer = torch.optim.AdamW(groups, lr=config.learning_rate, betas=betas, eps=eps, fused=fused)
     for each in (weight for group in groups for weight in group["params"]):

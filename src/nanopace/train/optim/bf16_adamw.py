@@ -1,4 +1,4 @@
-"""AdamW with averages in bfloat16: a step of the memory ladder that trades nothing but rounding for memory."""
+"""AdamW with averages in bfloat16: a memory step whose only cost is rounding."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def bf16_adamw(groups: Groups, config: TrainConfig, device: torch.device) -> Bf1
 
 
 class Bf16AdamW(torch.optim.Optimizer):
-    """With torch's groups and names. Like torch's fused one, it changes nothing where `found_inf` is 1."""
+    """Uses torch's groups and names. Like torch's fused AdamW, it changes nothing if `found_inf` is 1."""
 
     found_inf: Tensor
 
     def __init__(self, groups: Iterable[dict[str, Any]], *, lr: float, betas: tuple[float, float], seed: int) -> None:
         super().__init__(groups, {"lr": lr, "betas": betas, "weight_decay": 0.0, "fused": True})
         self._group_of = {weight: group for group in self.param_groups for weight in group["params"]}
-        # Each weight draws its own numbers.
+        # Each weight draws its own random numbers.
         self._seeds = {weight: seed + (number << 20) for number, weight in enumerate(self._group_of)}
         device = next(iter(self._group_of)).device
         for group in self.param_groups:
-            group["lr"] = torch.tensor(lr, device=device)  # which torch's own may have, too: a CUDA graph can read it
+            group["lr"] = torch.tensor(lr, device=device)  # torch's own allows this, too; a CUDA graph can read it
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -45,7 +45,7 @@ class Bf16AdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def update(self, weights: Iterable[nn.Parameter]) -> None:
-        """Of these weights alone, by the gradients that they have."""
+        """Update only these weights, with their current gradients."""
         from nanopace.train.kernels.adamw import adamw
 
         for weight in weights:

@@ -1,4 +1,4 @@
-"""Which weights of a recipe share a learning rate and a weight decay."""
+"""Groups a recipe's weights by learning rate and weight decay."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from nanopace.config import TrainConfig
 from nanopace.train.models.recipes import EPS, HEAD_RATE, SCALAR_RATE, TABLE_RATE, TUNED_WIDTH
 
-PEAK = "peak"  # of a group whose rate is not learning_rate itself
+PEAK = "peak"  # the key of a group's own peak rate, if that is not learning_rate
 
 Group = dict[str, Any]
 
 
 class Groups(NamedTuple):
-    """AdamW's, and the matrices inside the blocks by name, where the recipe lets another optimizer have them."""
+    """AdamW's groups, and the matrices inside the blocks by name, if the recipe may give them another optimizer."""
 
     adamw: list[Group]
     matrices: Mapping[str, Tensor]
@@ -36,12 +36,12 @@ def parameter_groups(model: nn.Module, config: TrainConfig) -> Groups:
 
 
 def _tables_head_and_scalars(named: Mapping[str, Tensor], config: TrainConfig) -> list[Group]:
-    """None decays, each has a peak of its own."""
+    """Three groups without weight decay, each with its own peak rate."""
     tables, head, scalars = [], [], []
     for name, each in named.items():
         if each.dim() < 2:
             scalars.append(each)
-        elif name == "transformer.wte.weight":  # which is the head
+        elif name == "transformer.wte.weight":  # tied to the head
             head.append(each)
         else:
             tables.append(each)

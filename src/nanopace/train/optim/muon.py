@@ -1,10 +1,10 @@
 """Muon for matrices and AdamW for everything else, as one optimizer that never waits for the host.
 
-Muon (Keller Jordan 2024) steps along the momentum with all its singular values made 1. Here the matrices of one shape
-are orthogonalised together, in one batched product, and their momentum lies in one buffer, of which each weight's is a
-slice. Queries, keys and values are three matrices, though one weight holds them.
+Muon (Keller Jordan 2024) steps along the momentum with all its singular values set to 1. Here the matrices of one shape
+are orthogonalised together in one batched product, and their momentum is one buffer; each weight has a slice of it.
+Queries, keys and values are three matrices, although one weight holds them.
 
-NorMuon (arXiv 2510.05491) then normalises the neurons: each is divided by its running root mean square, and the whole
+NorMuon (arXiv 2510.05491) then normalises the neurons: each is divided by its running root mean square, and the matrix
 keeps its norm. AdamW is torch's own.
 """
 
@@ -29,15 +29,15 @@ from nanopace.train.private_torch import subtract_all
 if TYPE_CHECKING:
     from nanopace.train.kernels.muon import PointerTable
 
-MOMENTUM, EARLY_MOMENTUM, MOMENTUM_WARMUP = 0.95, 0.85, 100  # in steps, from the early one to the other
+MOMENTUM, EARLY_MOMENTUM, MOMENTUM_WARMUP = 0.95, 0.85, 100  # steps from the early momentum to the later one
 NORMUON_BETA = 0.95  # of NorMuon's running mean square: about 20 steps
 
-MUON_STATE = MOMENTUM_NAME, SQUARE_NAME = "momentum", "neuron_sq"  # its state of a weight, beside a count
+MUON_STATE = MOMENTUM_NAME, SQUARE_NAME = "momentum", "neuron_sq"  # its state per weight, in addition to a count
 COUNT_NAME = "step"
 
 
 def muon_and_adamw(groups: Groups, config: TrainConfig, device: torch.device) -> MuonAndAdamW:
-    """Muon for the matrices, AdamW for the others."""
+    """Muon for the matrices, AdamW for the other weights."""
     stacks: dict[tuple[int, int], list[tuple[Tensor, int]]] = defaultdict(list)
     for name, each in groups.matrices.items():
         count = 3 if name.endswith("c_attn.weight") else 1
@@ -55,19 +55,19 @@ def muon_and_adamw(groups: Groups, config: TrainConfig, device: torch.device) ->
 
 
 def _uses_kernels(config: TrainConfig, device: torch.device) -> bool:
-    whole = config.parallel != "fsdp"  # no rank has more than a part of each weight there
+    whole = config.parallel != "fsdp"  # where each rank has only a part of each weight
     return device.type == "cuda" and config.fused and whole and find_spec("triton") is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Polynomials:
-    """Each is a x + b x^3 + c x^5; one after the other they drive singular values from (0, 1] towards 1."""
+    """Each is a x + b x^3 + c x^5; applied in turn, they drive singular values from (0, 1] towards 1."""
 
     coefficients: Sequence[tuple[float, float, float]]
-    safety: float  # the norm is taken for this much larger: rounding must not carry a value beyond 1
+    safety: float  # factor on the norm, so that rounding cannot carry a value beyond 1
 
 
-# Polar Express (arXiv 2505.16932): each polynomial is the best one for what the ones before it have left.
+# Polar Express (arXiv 2505.16932): each polynomial is optimal for what the previous ones have left.
 POLAR_EXPRESS = Polynomials(
     (
         (8.156554524902461, -22.48329292557795, 15.878769915207462),
@@ -78,11 +78,11 @@ POLAR_EXPRESS = Polynomials(
     ),
     safety=1.02,
 )
-NEWTON_SCHULZ = Polynomials(((3.4445, -4.7750, 2.0315),) * 5, safety=1.0)  # Muon's first, and torch.optim.Muon's
+NEWTON_SCHULZ = Polynomials(((3.4445, -4.7750, 2.0315),) * 5, safety=1.0)  # the original Muon's, and torch.optim.Muon's
 
 
 def orthogonalize(matrices: Tensor, polynomials: Polynomials = POLAR_EXPRESS) -> Tensor:
-    """(count, rows, columns), each with all its singular values near 1, in the type that they have."""
+    """Matrices (count, rows, columns) with all singular values near 1, in the same dtype."""
     x: Tensor = matrices / (matrices.norm(dim=(-2, -1), keepdim=True) * polynomials.safety + 1e-7)
     tall = x.size(-2) > x.size(-1)
     for a, b, c in polynomials.coefficients:
@@ -93,13 +93,13 @@ def orthogonalize(matrices: Tensor, polynomials: Polynomials = POLAR_EXPRESS) ->
 
 
 def normalize_neurons(directions: Tensor, squares: Tensor, beta: Tensor) -> Tensor:
-    """Each neuron over its running root mean square; the whole keeps its norm. Neurons are along the longer side."""
+    """Each neuron over its running root mean square; each matrix keeps its norm. Neurons are along the longer side."""
     mean_squares = directions.square().mean(dim=_neuron_dim(directions.shape), keepdim=True)
     return directions * _neuron_scales(mean_squares, squares, beta)
 
 
 def _neuron_scales(mean_squares: Tensor, squares: Tensor, beta: Tensor) -> Tensor:
-    """What each neuron is multiplied with."""
+    """The factor for each neuron."""
     squares.lerp_(mean_squares, 1 - beta)
     scale = squares.clamp_min(1e-10).rsqrt()
     before, after = (each.sum(dim=(-2, -1), keepdim=True) for each in (mean_squares, mean_squares * scale.square()))
@@ -107,7 +107,7 @@ def _neuron_scales(mean_squares: Tensor, squares: Tensor, beta: Tensor) -> Tenso
 
 
 def _neuron_dim(size: Sequence[int]) -> int:
-    """The dimension that one neuron's values lie along."""
+    """The dimension along which a neuron's values lie."""
     return -1 if size[-2] >= size[-1] else -2
 
 
@@ -115,7 +115,7 @@ class Stack:
     """The matrices of one shape, and their state."""
 
     def __init__(self, weights: Sequence[tuple[Tensor, int]], *, normuon: bool) -> None:
-        """Each weight with how many matrices it holds, one above the other."""
+        """`weights`: each weight and how many matrices it holds, one above the other."""
         self.weights = [weight for weight, _ in weights]
         self._counts = [count for _, count in weights]
         first, count = weights[0]
@@ -125,10 +125,10 @@ class Stack:
         self.momentum = first.new_zeros(size)
         self.squares = first.new_zeros(squares) if normuon else None
         self.steps = first.new_zeros(len(weights))
-        self._pointers: tuple[PointerTable, PointerTable] | None = None  # for kernels: of gradients and of weights
+        self._pointers: tuple[PointerTable, PointerTable] | None = None  # for kernels: gradients and weights
 
     def state(self) -> list[dict[str, Tensor]]:
-        """Of each weight, by name: slices of the buffers, in the weight's own shape."""
+        """The state of each weight by name: slices of the buffers, in the weight's own shape."""
         state = [{COUNT_NAME: step} for step in self.steps.unbind()]
         for name, buffer in ((MOMENTUM_NAME, self.momentum), (SQUARE_NAME, self.squares)):
             if buffer is not None:
@@ -137,7 +137,7 @@ class Stack:
         return state
 
     def step(self, lr: float, decay: float, found_inf: Tensor | None, settings: MuonSettings) -> None:
-        """`found_inf` is 1 where this step shall change nothing."""
+        """Step with all matrices; if `found_inf` is 1, nothing changes."""
         skip = None if found_inf is None else found_inf > 0
         momentum = self._momentum_now(settings)
         if settings.kernels:
@@ -150,7 +150,7 @@ class Stack:
         self, lr: float, decay: float, skip: Tensor | None, momentum: Tensor, settings: MuonSettings
     ) -> None:
         gradients = self._stacked([_gradient(each) for each in self.weights])
-        if skip is not None:  # what goes towards itself stays where it is
+        if skip is not None:  # averaging the momentum with itself leaves it unchanged
             gradients = torch.where(skip, self.momentum, gradients)
         self.momentum.lerp_(gradients, 1 - momentum)
         nesterov = gradients.lerp_(self.momentum, momentum)
@@ -197,7 +197,7 @@ class Stack:
         return torch.cat([each.reshape(-1, *self.momentum.shape[1:]) for each in tensors])
 
     def _unstacked(self, buffer: Tensor) -> list[Tensor]:
-        """A view for each weight: its matrices one above the other again."""
+        """A view for each weight, with its matrices one above the other again."""
         return [part.reshape(-1, part.size(-1)) for part in buffer.split(self._counts)]
 
 
@@ -207,25 +207,25 @@ def _gradient(weight: Tensor) -> Tensor:
 
 
 def shape_scale(rows: int, columns: int) -> float:
-    """On the learning rate, as in modded-nanogpt: a matrix with more outputs than inputs takes a larger step."""
+    """A factor on the learning rate, as in modded-nanogpt: matrices with more outputs than inputs take larger steps."""
     return math.sqrt(max(1.0, rows / columns))
 
 
 @dataclass(frozen=True, slots=True)
 class MuonSettings:
-    """What can differ between two of them, beside the rates."""
+    """What can differ between two Muon optimizers, apart from the rates."""
 
     dtype: torch.dtype
     polynomials: Polynomials = POLAR_EXPRESS
     normuon: bool = True
     momentum_warmup: bool = True  # a lower momentum in the first steps
-    kernels: bool = False  # of our own: they need triton, and weights that are whole
+    kernels: bool = False  # our own: they need triton and unsharded weights
 
 
 class MuonAndAdamW(torch.optim.Optimizer):
-    """`found_inf`, if it is set, is a tensor on the device: 1 leaves weights, averages and counts as they are."""
+    """`found_inf`, if it is set, is a tensor on the device: 1 leaves weights, averages and counts unchanged."""
 
-    _step_supports_amp_scaling = True  # GradScaler asks for it by this name: it sets found_inf, and does not wait
+    _step_supports_amp_scaling = True  # GradScaler looks for this: then it sets found_inf and does not wait
 
     def __init__(
         self,
@@ -234,14 +234,14 @@ class MuonAndAdamW(torch.optim.Optimizer):
         adamw: torch.optim.AdamW,
         settings: MuonSettings,
     ) -> None:
-        """`matrices` is the group of Muon's weights: its lr and weight_decay; `adamw` has all the others."""
+        """`matrices` has lr and weight_decay of Muon's group; `adamw` has all the other weights."""
         self._adamw, self._settings = adamw, settings
         weights = [weight for stack in stacks for weight, _ in stack]
         defaults = {"lr": adamw.defaults["lr"], "fused": adamw.defaults["fused"]}
         super().__init__([{"params": weights, **matrices}], defaults)
         self._matrices = self.param_groups[0]
         self._stacks = [Stack(each, normuon=settings.normuon) for each in stacks]
-        self.param_groups = [*adamw.param_groups, self._matrices]  # the very same: a rate set here is set there
+        self.param_groups = [*adamw.param_groups, self._matrices]  # the same objects: a rate set here is set there
         self.state.update(adamw.state)
         for stack in self._stacks:
             self.state.update(zip(stack.weights, stack.state(), strict=True))

@@ -1,7 +1,7 @@
-"""The table of optimizers, and what all of them have in common. A new one is a module beside this one and a row here.
+"""The table of optimizers, and what they all share. A new one is a module next to this one and a row here.
 
-The optimizer state is allocated before the first step. So what does not fit into memory fails at the start, and a
-checkpoint's layout is known before there is one.
+The optimizer state is allocated before the first step. So a run that does not fit in memory fails at the start, and a
+checkpoint's layout is known before the first one is saved.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nanopace.train.optim.muon import MUON_STATE, muon_and_adamw
 
 
 class OptimizerKind(NamedTuple):
-    """How one is made, and its state of a weight, as checkpoints name it."""
+    """How to make one, and its state per weight, by the names in checkpoints."""
 
     make: Callable[[Groups, TrainConfig, torch.device], torch.optim.Optimizer]
     state: tuple[str, ...]
@@ -36,30 +36,30 @@ OPTIMIZERS = {
     "bf16_adamw": OptimizerKind(bf16_adamw, ADAMW_STATE),
     "muon": OptimizerKind(muon_and_adamw, (*ADAMW_STATE, *MUON_STATE)),
 }
-# How the names of an optimizer's tensors in a checkpoint begin: "exp_avg.<weight>".
+# Prefixes of an optimizer's tensors in a checkpoint, as in "exp_avg.<weight>".
 STATE_PREFIXES = tuple(sorted({f"{what}." for kind in OPTIMIZERS.values() for what in kind.state}))
 
 
 def optimizer_name(config: TrainConfig, memory_steps: Collection[str] = ()) -> str:
     if "muon" in ingredients(config.recipe, config.without):
         return "muon"
-    # The recipe fast has no use for the step that keeps averages in bfloat16.
+    # Recipe fast does not use the memory step that keeps averages in bfloat16.
     return "bf16_adamw" if config.recipe == "gpt2" and averages_bytes(memory_steps) == 2 else "adamw"
 
 
 def make_optimizer(
     model: nn.Module, config: TrainConfig, device: torch.device, memory_steps: Collection[str] = ()
 ) -> torch.optim.Optimizer:
-    """Of the recipe, with the steps of the memory ladder that are about optimizers."""
+    """The recipe's optimizer, with the memory steps that concern optimizers."""
     return OPTIMIZERS[optimizer_name(config, memory_steps)].make(parameter_groups(model, config), config, device)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """`rate` is learning_rate's now; groups with a peak of their own keep their ratio to it."""
+    """Set the current `rate`; groups with their own peak keep their ratio to learning_rate."""
     base = optimizer.defaults["lr"]
     for group in optimizer.param_groups:
         own = group[PEAK] * (rate / base if base else 0.0) if PEAK in group else rate
-        if isinstance(group["lr"], Tensor):  # where a CUDA graph reads it
+        if isinstance(group["lr"], Tensor):  # a CUDA graph reads it there
             group["lr"].fill_(own)
         else:
             group["lr"] = own
@@ -83,7 +83,7 @@ def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, saved:
 
 
 def _copy_into(into: Tensor, whole: Tensor) -> None:
-    """Where the target is sharded over several ranks, this rank's part."""
+    """Copy; if the target is sharded over several ranks, only this rank's part."""
     if dist.is_initialized():
         from torch.distributed.tensor import DTensor, distribute_tensor
 
@@ -94,11 +94,11 @@ def _copy_into(into: Tensor, whole: Tensor) -> None:
 
 
 def state_shapes(shape: ModelShape) -> dict[str, torch.Size]:
-    """Of the optimizer state of such a model, by the names of `optimizer_tensors`; nothing is allocated."""
+    """The shapes of such a model's optimizer state, by the names of `optimizer_tensors`; nothing is allocated."""
     model = meta_model(shape)
-    # Only these decide it; the others would have to fit together.
+    # Only these knobs matter; the others would have to be consistent.
     config = TrainConfig(recipe=shape.recipe, without=shape.without)
-    if optimizer_name(config) == "adamw":  # without making one, for which torch imports its compiler: 1.5 s
+    if optimizer_name(config) == "adamw":  # making one would import torch's compiler: 1.5 s
         weights = {name: each.shape for name, each in model.named_parameters()}
         scalar = torch.Size()
         return {

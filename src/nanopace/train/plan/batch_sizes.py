@@ -1,4 +1,4 @@
-"""How many sequences at once: in a micro-batch, if the user asks for none, and in an evaluation."""
+"""How many sequences to process at once: in a micro-batch, if the user does not say, and in an evaluation."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from nanopace.errors import Message
 from nanopace.hardware.memory import largest_fused_micro_batch, largest_micro_batch
 from nanopace.train.models.gpt2 import ModelShape
 
-_SATURATING = 1 << 16  # tokens in a batch: more do not make a card any faster
+_SATURATING = 1 << 16  # tokens in a batch: more do not make a card faster
 
 
 def fitting_micro_batch(config: TrainConfig, kernels: str, memory_gb: float) -> int:
-    """How many sequences fit, by what these kernels need. Our own can do with less memory, but that is for runs that
-    would not fit at all, and not for larger micro-batches."""
+    """How many sequences fit with these kernels. Our own could save more memory, but that is for runs that would not
+    fit at all, not for larger micro-batches."""
     size = (config.n_layer, config.n_embd, config.vocab_size, config.block_size)
     if kernels == "fused":
         return largest_fused_micro_batch(*size, memory_gb, recipe=config.recipe, fp8=config.fp8)
@@ -22,8 +22,8 @@ def fitting_micro_batch(config: TrainConfig, kernels: str, memory_gb: float) -> 
 
 
 def pick_eval_batch(shape: ModelShape, batch_size: int, device: torch.device) -> tuple[int, str]:
-    """Sequences in an evaluation's batch, and why. A card is fastest when it is full, and what training's activations
-    take is free meanwhile; larger batches only leave a CPU's caches."""
+    """Sequences in an evaluation's batch, and why. A card is fastest when it is full, and the memory of training's
+    activations is free meanwhile; on a CPU, larger batches only fall out of the caches."""
     if device.type == "cpu":
         return batch_size, Message("as in training; a CPU gains nothing from more")
     training = 36 * shape.n_embd * shape.n_layer + 8 * shape.vocab_size  # bytes per token: see hardware/memory.py

@@ -1,4 +1,4 @@
-"""Header lines on the settings that a resumed run has changed."""
+"""Header lines about the settings that a resumed run changes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from nanopace.train.checkpoint.layout import Saved
 
 _OF_A_STEP = ("batch_size", "gradient_accumulation_steps")
 _OF_THE_ORDER = ("seed", "documents")
-# Where a process begins and where it writes are no settings of a run, and the header names its device.
+# Where a process starts and where it writes are not settings of a run, and the header names its device anyway.
 _OF_THE_PROCESS = (*knobs_of("call"), "device")
 
 
 def differences(saved: Saved, config: TrainConfig) -> dict[str, str]:
-    """Two lines: on the position in the data, and on everything else."""
+    """At most two lines: on the position in the data, and on everything else."""
     data = Message.joined("; ", _of_the_data(saved, config))
     others = set(KNOBS).difference(_OF_A_STEP, _OF_THE_ORDER, _OF_THE_PROCESS)
     changed = _changed(saved, config, [name for name in KNOBS if name in others])

@@ -1,6 +1,6 @@
-"""What this machine trains on and how, each choice with its reason.
+"""Chooses the device and how to train on it, each choice with its reason.
 
-What the user asks for is done or refused, and replaced only where nanoGPT does so, with a note. The rest is chosen.
+What the user asks for is done or refused; it is replaced only where nanoGPT does so, with a note. The rest is chosen.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from nanopace.train.models.gpt2 import ModelShape
 
 GIB = 1 << 30
 _FP8_SINCE = (8, 9)  # compute capability
-_LARGEST_CONTEXT = GIB  # what CUDA takes for itself is some hundred MB; more is somebody else's
+_LARGEST_CONTEXT = GIB  # CUDA itself takes a few hundred MB; anything more belongs to other programs
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The device and what is known of it; None is unknown."""
+    """The device and what is known about it; None means unknown."""
 
     device: torch.device
     reason: str
-    name: str | None = None  # as the driver says it
-    memory_gb: float | None = None  # that this process may take
+    name: str | None = None  # as the driver reports it
+    memory_gb: float | None = None  # that this process may use
     sms: int | None = None
     uuid: str | None = None
     card: Card | None = None
-    whole_memory_gb: float | None = None  # of the card, where this process may not take all of it
+    whole_memory_gb: float | None = None  # of the card, if this process may not use all of it
 
     @property
     def card_memory_gb(self) -> float | None:
-        """All of the card's memory, by which the card is recognised."""
+        """The card's full memory, which helps to recognise the card."""
         return self.memory_gb if self.whole_memory_gb is None else self.whole_memory_gb
 
     def peak_flops(self, dtype: str) -> float | None:
-        """What an mfu is a fraction of."""
+        """The card's peak in FLOP/s, which an mfu is a fraction of."""
         if self.card is None:
             return None
         tflops = {"bfloat16": self.card.bf16_tflops, "float16": self.card.fp16_tflops, "float32": self.card.fp32_tflops}
@@ -50,7 +50,7 @@ class Machine:
 
 
 def find_machine(wanted: str | None) -> Machine:
-    """`wanted` is the knob device, None where nobody asked for one."""
+    """`wanted` is the knob device; None if it was not given."""
     device, reason = _pick(wanted)
     if device.type != "cuda":
         return Machine(device, reason)
@@ -65,7 +65,7 @@ def find_machine(wanted: str | None) -> Machine:
 
 
 def limited(machine: Machine, memory_limit: str) -> Machine:
-    """The same machine with less memory, as the knob memory_limit says. From now on torch takes no more than that."""
+    """The same machine with less memory, as the knob memory_limit asks. From now on torch uses no more than that."""
     most = memory_bytes(memory_limit)
     if most is None:
         return machine
@@ -82,7 +82,7 @@ def limited(machine: Machine, memory_limit: str) -> Machine:
             limit=memory_limit,
             memory_gb=total / GIB,
         )
-    # CUDA itself takes some, beside what torch's allocator asks it for.
+    # CUDA itself takes some memory in addition to what torch's allocator requests.
     context = min(_LARGEST_CONTEXT, max(0, total - free - torch.cuda.memory_reserved(machine.device)))
     if most <= context:
         raise UsageError(
@@ -150,7 +150,7 @@ def pick_dtype(machine: Machine, wanted: str | None, *, machine_decides: bool) -
 
 
 def _bfloat16_instructions() -> str | None:
-    """What this CPU multiplies bfloat16 with; None: nothing, or nothing that this torch knows how to look for."""
+    """This CPU's instructions for bfloat16 products; None if there are none, or this torch cannot detect them."""
     for name, question in (("amx", "_is_amx_tile_supported"), ("avx512_bf16", "_is_avx512_bf16_supported")):
         ask = getattr(torch.cpu, question, None)
         if ask is not None and ask():
@@ -173,7 +173,7 @@ def pick_compile(machine: Machine, wanted: bool | None) -> tuple[bool, str]:
 
 
 def set_tf32(machine: Machine) -> str:
-    """float32 products through the tensor cores: nanoGPT's choice, too."""
+    """Allow float32 products on the tensor cores, as nanoGPT does; return the reason."""
     if machine.device.type != "cuda":
         return Message("does not apply")
     if torch.cuda.get_device_capability(machine.device)[0] < 8:
@@ -184,7 +184,7 @@ def set_tf32(machine: Machine) -> str:
 
 
 def pick_kernels(config: TrainConfig, shape: ModelShape, device: torch.device, ranks: int) -> tuple[str, str]:
-    """'fused', 'compiled' or 'eager', and why. Ours take what most people train, and no more."""
+    """'fused', 'compiled' or 'eager', and why. Our own kernels support what most people train, and no more."""
     if not config.compile:
         return "eager", Message("nothing is compiled")
     reasons = list(_against_ours(config, shape, device, ranks))
@@ -194,7 +194,7 @@ def pick_kernels(config: TrainConfig, shape: ModelShape, device: torch.device, r
 
 
 def _against_ours(config: TrainConfig, shape: ModelShape, device: torch.device, ranks: int) -> dict[str, str]:
-    """Why our kernels cannot be taken, each reason with the setting that it is about."""
+    """The reasons why our kernels cannot be used, each with the setting that causes it."""
     head = shape.n_embd // shape.n_head
     against = {
         Message("on device {device}", device=device.type): (device.type != "cuda", f"device={device.type}"),
@@ -221,7 +221,7 @@ def has_fp8(device: torch.device) -> bool:
 
 
 def check_fp8(config: TrainConfig, shape: ModelShape, device: torch.device, ranks: int) -> None:
-    """Products in 8 bits are part of our kernels: refuse fp8 where those cannot run."""
+    """Products in 8 bits are part of our kernels: refuse fp8 if those cannot run."""
     if not config.fp8:
         return
     if not has_fp8(device):

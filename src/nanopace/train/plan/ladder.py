@@ -1,7 +1,7 @@
-"""Picks the memory steps that a run needs to fit into memory, and no more.
+"""Picks the memory steps that a run needs to fit in memory, and no more.
 
-The steps are in nanopace/memory_ladder.py. The peak is predicted before anything is built (hardware/memory.py); if that
-is wrong, the stepper finds memory full, takes the next steps, and only then smaller micro-batches.
+The steps are in nanopace/memory_ladder.py. The peak is predicted before anything is built (hardware/memory.py); if the
+prediction is too low, the stepper runs out of memory, takes the next memory steps, and only then smaller micro-batches.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nanopace.train.plan.device import Machine
 def pick_steps(
     config: TrainConfig, shape: ModelShape, machine: Machine, kernels: str, micro_batch: int | None = None
 ) -> tuple[tuple[str, ...], str]:
-    """The memory steps, and why. `micro_batch`: sequences, if it is known that batch_size does not fit."""
+    """The memory steps, and why. `micro_batch` is in sequences, if batch_size is known not to fit."""
     if kernels != "fused":
         return (), Message("everything is kept: only our own kernels can save memory")
     asked = memory_steps(config.memory)
@@ -46,7 +46,7 @@ def pick_steps(
 
 
 def released_batch(config: TrainConfig, shape: ModelShape, machine: Machine, kernels: str) -> int | None:
-    """The largest of batch_size and its halves with which a step of one micro-batch fits; None: nobody knows of any."""
+    """The largest of batch_size and its halves that fits as a step of one micro-batch; None if none is known to."""
     batch = config.batch_size if config.memory == "auto" else None
     while batch is not None:
         single = replace(config, batch_size=batch, gradient_accumulation_steps=1)

@@ -1,4 +1,4 @@
-"""What only trying on the device can tell: which attention kernel, and which products in 8 bits, are the fastest."""
+"""Measures on the device which attention kernel is fastest, and which products are faster in 8 bits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nanopace.train.warm_start import keep_compiled
 
 
 def measure(plan: RunPlan, clock: Clock) -> RunPlan:
-    """The plan with what was found out, before anything is built. What it takes is on the clock."""
+    """The plan with these results, before anything is built. The clock counts the time it takes."""
     config, device = plan.config, plan.device
     plan = replace(
         plan,

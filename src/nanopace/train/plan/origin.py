@@ -1,4 +1,4 @@
-"""Where a run's weights come from: drawn anew, a checkpoint of this run, or a model that somebody trained before."""
+"""Where a run's weights come from: newly drawn, a checkpoint of this run, or a pretrained model."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from nanopace.train.models.recipes import new_model
 from nanopace.train.plan.device import Machine
 
 SHAPE = tuple(each.name for each in fields(ModelShape) if each.name in knobs_of("shape", "recipe"))  # by the weights
-_OF_A_LEDGER = 1 << 20  # bytes: it begins with the event that is looked for
+_OF_A_LEDGER = 1 << 20  # bytes: the event we need is at the start
 
 
 def find_saved(out_dir: Path, listener: Listener) -> Saved:
-    """The newest intact checkpoint to resume from, ours or nanoGPT's, whichever is further.
+    """The newest intact checkpoint to resume from, ours or nanoGPT's, whichever has more steps.
 
-    Reports those that cannot be used, and why.
+    Reports the ones that cannot be used, and why.
     """
     ours, newer = newest_intact(out_dir)
     refused = [*newer]
@@ -46,7 +46,7 @@ def find_saved(out_dir: Path, listener: Listener) -> Saved:
             refused.append(unusable)
     saved = further(ours, theirs)
     if saved is None and refused and not newer:
-        raise refused[0]  # nanoGPT's, which says what to do
+        raise refused[0]  # the error about nanoGPT's file, which says what to do
     for error in refused:
         said = error.as_message()
         if saved is not None:
@@ -94,7 +94,7 @@ def further(ours: Saved | None, theirs: Saved | None) -> Saved | None:
 
 
 def settings_of(saved: Saved, asked: Asked, machine: Machine) -> dict[str, Value]:
-    """The run's own settings, with what is given now. Another kind of machine makes its own choices again.
+    """The run's own settings, overridden by what is given now. Another kind of machine makes its own choices again.
 
     The shape stays. A config file may disagree, as in nanoGPT, where flags may have changed it (resume_notes.py
     reports it); a flag that disagrees is an error.
@@ -111,9 +111,9 @@ def settings_of(saved: Saved, asked: Asked, machine: Machine) -> dict[str, Value
 
 
 def from_the_beginning(given: Mapping[str, Value], out_dir: Path, machine: Machine) -> Mapping[str, Value]:
-    """Resuming a run that ended before its first checkpoint starts it again, with the settings in its ledger.
+    """Resuming a run that ended before its first checkpoint restarts it with the settings in its ledger.
 
-    In any other case, returns what is given.
+    In any other case, return what is given.
     """
     ledger = out_dir / LEDGER_FILE
     if given.get("init_from") != "resume" or checkpoint_directories(out_dir):
@@ -160,7 +160,8 @@ def _wanted(name: str, given: Mapping[str, Value], shape: ModelShape) -> Value |
 
 
 def check_which(asked: Asked, init_from: str) -> None:
-    """Only a run of ours has checkpoints to choose from. A flag may overrule the init_from that a file has it for."""
+    """Raise if there are no checkpoints for `which` to choose from. A config file's `which` is ignored if a flag
+    overrides its init_from."""
     which = asked.given.get("which")
     overruled = "init_from" in asked.flags and "which" not in asked.flags
     if not which or overruled or init_from not in ("scratch", "resume"):
@@ -179,7 +180,7 @@ def check_which(asked: Asked, init_from: str) -> None:
 
 
 def find_pretrained(init_from: str, which: str, listener: Listener) -> Pretrained:
-    """A ckpt.pt of nanoGPT, a Hugging Face directory or a run of ours, by its path; a GPT-2 also by its name."""
+    """Load a nanoGPT ckpt.pt, a Hugging Face directory or a nanopace run by its path; a GPT-2 also by its name."""
     pretrained = open_pretrained(find_model(init_from), which)
     if pretrained.chosen is not None:
         for error in pretrained.chosen.passed_over:
@@ -188,7 +189,7 @@ def find_pretrained(init_from: str, which: str, listener: Listener) -> Pretraine
 
 
 def fitted_settings(pretrained: Pretrained, given: Mapping[str, Value]) -> dict[str, Value]:
-    """The weights fix the model's shape; only its context may be made shorter, as in nanoGPT."""
+    """The settings, with the shape of the weights; only the context may be shortened, as in nanoGPT."""
     for name in SHAPE:
         wanted, has = _wanted(name, given, pretrained.shape), getattr(pretrained.shape, name)
         shorter = name == "block_size" and isinstance(wanted, int) and wanted < pretrained.shape.block_size
@@ -206,10 +207,11 @@ def fitted_settings(pretrained: Pretrained, given: Mapping[str, Value]) -> dict[
 def build_model(
     shape: ModelShape, source: Saved | Pretrained | None, device: torch.device, *, piecewise: bool = False
 ) -> GPT:
-    """New random weights if there is no source. A position table that is too long is cut.
+    """The model with the source's weights, or new random ones if there is none. A position table that is too long is
+    cut.
 
-    They are drawn on `device`. On a CPU a seed would give nanoGPT's weights, but takes 5 to 9 s for GPT-2.
-    `piecewise`: only one weight at a time is on the device, and the model on the host.
+    Weights are drawn on `device`. On a CPU, a seed would give nanoGPT's weights, but it takes 5 to 9 s for GPT-2.
+    With `piecewise`, only one weight at a time is on the device, and the model is on the host.
     """
     with InitOnDevice(device) if piecewise else device:
         model = new_model(shape)

@@ -1,4 +1,4 @@
-"""Makes the plan of a run: everything that can be decided and checked before anything is written."""
+"""Makes a run's plan: decides and checks everything possible before anything is written."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from nanopace.train.ranks import Ranks
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What was asked for, and of which machine."""
+    """What the user asked for, and the machine."""
 
     asked: Asked
     preparing: OnProgress | None
@@ -42,7 +42,7 @@ class RunRequest:
 
 
 def resolve(request: RunRequest, listener: Listener) -> RunPlan:
-    """The first rank decides, and the others follow: settings may rest on what was measured."""
+    """The first rank decides and the others follow, because settings may depend on measurements."""
     ranks = request.ranks
     decided = ranks.agree(lambda: _resolved(request, listener) if ranks.first else None)
     settings = ranks.share(None if decided is None else Settings(decided.config, decided.config_reasons))
@@ -50,7 +50,7 @@ def resolve(request: RunRequest, listener: Listener) -> RunPlan:
 
 
 def replan(plan: RunPlan, source: Saved | Pretrained | None, micro_batch: int) -> RunPlan:
-    """After a rollback to `source`: with other data from there on, in micro-batches that are known to fit."""
+    """The plan after a rollback to `source`: with other data from there on, and micro-batches known to fit."""
     steps = pick_steps(plan.config, plan.shape, plan.machine, plan.kernels.value, micro_batch)
     return replace(
         plan,
@@ -62,7 +62,7 @@ def replan(plan: RunPlan, source: Saved | Pretrained | None, micro_batch: int) -
 
 
 def _resolved(request: RunRequest, listener: Listener, settings: Settings | None = None) -> RunPlan:
-    """Everything that can be decided and checked before out_dir is touched."""
+    """Decide and check everything possible before out_dir is touched."""
     given, machine = request.asked.given, request.machine
     out_dir, init_from = out_dir_of(given), str(given.get("init_from", "scratch"))
     check_which(request.asked, init_from)
@@ -106,7 +106,7 @@ def plan_run(
     ranks: Ranks,
     source: Saved | Pretrained | None = None,
 ) -> RunPlan:
-    """How these settings are trained on this machine."""
+    """How to train these settings on this machine."""
     config = settings.config
     saved = source if isinstance(source, Saved) else None
     micro_batch = config.batch_size if saved is None else _fitting_micro_batch(saved, config)
@@ -131,7 +131,7 @@ def plan_run(
 
 
 def _fitting_micro_batch(saved: Saved, config: TrainConfig) -> int:
-    """The micro-batch that fitted before; batch_size if another one is asked for now."""
+    """The micro-batch that fitted before; batch_size if that has changed."""
     fitted = int(saved.state.get("micro_batch", config.batch_size))
     same = saved.config.get("batch_size") == config.batch_size
     return fitted if same and fitted > 0 and config.batch_size % fitted == 0 else config.batch_size
@@ -140,7 +140,7 @@ def _fitting_micro_batch(saved: Saved, config: TrainConfig) -> int:
 def _without(
     foreign: Mapping[str, Value], asked: Mapping[str, Value], source: Saved | Pretrained | None
 ) -> dict[str, Value]:
-    """Drop the rates that a config has for another recipe; a resumed run keeps its checkpoint's."""
+    """Drop a config's learning rates for another recipe; a resumed run keeps its checkpoint's."""
     kept = source.config if isinstance(source, Saved) else {}
     rest = {name: value for name, value in asked.items() if name not in foreign}
     return {**rest, **{name: kept[name] for name in foreign if name in kept}}
@@ -164,7 +164,7 @@ def _dataset(asked: Mapping[str, Value], *, machine_decides: bool) -> str:
 
 
 def _measured(config: TrainConfig, machine: Machine) -> float | None:
-    """`nanopace tune` measures no products in 8 bits."""
+    """The peak measured by `nanopace tune`; None with fp8, because it does not measure products in 8 bits."""
     return None if config.fp8 else measured_tflops(machine.name or machine.device.type, config.dtype)
 
 
@@ -173,7 +173,7 @@ def out_dir_of(given: Mapping[str, Value]) -> Path:
 
 
 def _check_source(plan: RunPlan) -> None:
-    """Weights are worth nothing with another tokenizer, and a run resumes only on the same data."""
+    """Raise if the tokenizer differs, which makes weights useless, or a run would resume on other data."""
     source, corpus, config = plan.source, plan.corpus, plan.config
     if source is None:
         return
@@ -198,5 +198,5 @@ def _check_source(plan: RunPlan) -> None:
                 path=source.path,
                 steps=source.step,
             )
-        # Without a manifest, the fingerprint says little of the contents. Old checkpoints have no hashes.
+        # Without a manifest, the fingerprint says little about the contents. Old checkpoints have no hashes.
         corpus.expect(source.state.get("corpus_sha256", {}))

@@ -1,4 +1,4 @@
-"""Notes for the user when a run resumes, above all one of nanoGPT's: what is taken over, and what is not."""
+"""Notes for the user when a run resumes, especially a nanoGPT run: what is kept, and what is not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nanopace.train.plan.origin import other_shape
 
 
 def notes_on(saved: Saved, asked: Asked) -> list[str]:
-    """A checkpoint that our own training wrote needs few."""
+    """The notes; our own trainer's checkpoints need few."""
     notes: list[str] = []
     if other := other_shape(saved, asked):
         said = ", ".join(f"{name}={has}, not {wanted}" for name, (has, wanted) in other.items())

@@ -1,4 +1,4 @@
-"""The plan of a run: every decision once, with its reason, in one object that everybody else reads."""
+"""The plan of a run: every decision, made once, with its reason, in one object that all others read."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ _NO_FP8: Choice[tuple[str, ...]] = Choice((), "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
-    """`resolve` makes it before anything is written, `measure` adds what only the device can tell, and a rollback
-    replaces what is different afterwards (`replan`)."""
+    """`resolve` makes it before anything is written, `measure` adds what has to be measured on the device, and a
+    rollback replaces what changes afterwards (`replan`)."""
 
     config: TrainConfig
     config_reasons: Mapping[str, str]  # of the settings that were chosen
     shape: ModelShape
-    machine: Machine  # with the memory that this run may take
+    machine: Machine  # with the memory that this run may use
     ranks: Ranks
     corpus: Corpus
-    fingerprint: str  # of the corpus, taken once: a save must not wait for the thread that reads through the data
+    fingerprint: str  # of the corpus, computed once: a save must not wait for the thread that verifies the data
     source: Saved | Pretrained | None  # None: from scratch
-    claim: Claim  # to out_dir: it knows where this run may write by now
-    data_offset: int  # 0: the order of the data that the seed alone gives
-    micro_batch: int  # sequences: batch_size, or fewer where memory was full before
+    claim: Claim  # to out_dir: it knows where this run may write now
+    data_offset: int  # 0: the data order depends on the seed alone; a rollback adds 1
+    micro_batch: int  # sequences: batch_size, or fewer if memory was full before
     kernels: Choice[str]  # fused, compiled or eager
     memory_steps: Choice[tuple[str, ...]]  # of the ladder
     eval_batch: Choice[int]  # sequences
-    measured_tflops: float | None  # that `nanopace tune` found matrix products to reach here
-    # What `measure` finds out:
+    measured_tflops: float | None  # of matrix products here, as measured by `nanopace tune`
+    # Set by `measure`:
     tf32: str = ""
     attention: str = ""
     fp8: Choice[tuple[str, ...]] = _NO_FP8  # products in 8 bits
@@ -74,12 +74,12 @@ class RunPlan:
 
     @property
     def saved_step(self) -> int | None:
-        """The step that need not be saved again: that of our own checkpoint, from which the run goes on."""
+        """The step that need not be saved again: that of our own checkpoint, which the run resumed from."""
         return self.resumed.step if self.resumed is not None and self.resumed.ours else None
 
     def windows_before(self, step: int) -> int:
-        """How many windows training has read before this step. The checkpoint knows how many it had read, even if a
-        step was of another size then."""
+        """How many windows training has read before this step. The checkpoint records its own count, because steps may
+        have had another size then."""
         read = 0 if self.resumed is None else self.resumed.windows
         return read + (step - self.first_step) * self.config.gradient_accumulation_steps * self.config.batch_size
 

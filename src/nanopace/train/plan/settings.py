@@ -1,8 +1,8 @@
-"""The config of a run, from what was asked for, the corpus and the machine.
+"""Makes a run's config from what was asked for, the corpus and the machine.
 
-Knobs that config files and flags leave open get nanoGPT's defaults. If nothing is asked for, the machine decides: the
-model and micro-batch that fit its memory, and as many steps as the corpus, or two minutes of a CPU, are good for.
-A run's header names all of it.
+Knobs that config files and flags leave open get nanoGPT's defaults. If nothing is asked for, the machine decides: a
+model and micro-batch that fit its memory, and as many steps as the corpus, or two minutes on a CPU, allow. The run's
+header lists all of it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from nanopace.train.plan.device import Machine, autocast, pick_compile, pick_dty
 from nanopace.train.plan.size import check_size
 
 _GPT2_VOCABULARY = 50304  # GPT-2's 50257, rounded up to a multiple of 64: a quarter faster on tensor cores
-_CPU_SECONDS = 105  # of training: with the start and some samples, about two minutes
-_EPOCHS = 4  # reading a text more often than that teaches little
-_LARGE_CORPUS = 50_000_000  # tokens: below, a GPT-2 would learn it by heart
+_CPU_SECONDS = 105  # of training: about two minutes with the start and a few samples
+_EPOCHS = 4  # reading a text more often teaches little
+_LARGE_CORPUS = 50_000_000  # tokens: a GPT-2 would memorise a smaller one
 _EVALUATIONS = 5
 _HIGHER_RATE = Message("small models take a higher rate than GPT-2")
 _MICRO_BATCHES = (64, 32, 16, 8, 4, 2, 1)
-_MICRO_STEP = 3  # forward passes that one takes as long as: backward is two
-_UNNOTICED = 0.01  # of the steps: a second pass that adds less is made
+_MICRO_STEP = 3  # times as long as a forward pass: the backward pass is two
+_UNNOTICED = 0.01  # of the steps' time: a second pass that adds less is made
 _OF_A_MICRO_BATCH = (*knobs_of("shape", "recipe", "machine"), "batch_size", "dropout", "fused", "parallel")
 
 Chosen = dict[str, tuple[Value, str]]  # knobs, each with its reason
@@ -43,7 +43,7 @@ Chosen = dict[str, tuple[Value, str]]  # knobs, each with its reason
 @dataclass(frozen=True, slots=True)
 class Settings:
     config: TrainConfig
-    reasons: Mapping[str, str]  # what was chosen, and why
+    reasons: Mapping[str, str]  # the choices, and why
 
 
 def choose_settings(
@@ -55,9 +55,9 @@ def choose_settings(
     ranks: int = 1,
     passed_over: Mapping[str, Value] | None = None,
 ) -> Settings:
-    """`asked` is what files, flags or a checkpoint say; nanoGPT's defaults or the machine fill the rest.
+    """`asked` comes from files, flags or a checkpoint; nanoGPT's defaults or the machine supply the rest.
 
-    `passed_over` are learning rates that a file has for another recipe. They are not in `asked`, but are reported.
+    `passed_over` are a file's learning rates for another recipe. They are not in `asked`, but are reported.
     """
     dtype, compiles = asked.get("dtype"), asked.get("compile")
     chosen: Chosen = {
@@ -68,7 +68,7 @@ def choose_settings(
         "vocab_size": _vocabulary(corpus),
     }
     if chosen["dtype"][0] != dtype:
-        asked = {name: value for name, value in asked.items() if name != "dtype"}  # what was asked for cannot be had
+        asked = {name: value for name, value in asked.items() if name != "dtype"}  # it cannot be used here
     if machine_decides:
         known = {**{name: chosen[name][0] for name in ("dtype", "compile", "vocab_size")}, **asked}
         on_cpu = machine.device.type == "cpu"
@@ -94,14 +94,14 @@ def choose_settings(
 
 
 def pick_dataset(*, machine_decides: bool) -> tuple[str, str]:
-    """The dataset if nobody names one."""
+    """The dataset if the user names none, and why."""
     if machine_decides:
         return EMBEDDED, Message("the source code of this Python, which needs no download")
     return str(KNOBS["dataset"].default), Message("nanoGPT's default")
 
 
 def _recipe(recipe: str, passed_over: Mapping[str, Value]) -> dict[str, str]:
-    """What the user has to know of a recipe other than nanoGPT's, and of a config written for another one."""
+    """What the user should know about a recipe other than nanoGPT's, and a config written for another recipe."""
     lines: dict[str, str] = {}
     if recipe != "gpt2":
         lines["recipe"] = Message.joined(": ", (recipe, Message("nanoGPT cannot load this model")))
@@ -124,10 +124,10 @@ def _listed(knobs: Mapping[str, Value]) -> str:
 
 
 def pick_eval_train(config: TrainConfig) -> tuple[str, str]:
-    """Whether evaluations make nanoGPT's second pass, over the training data, by how much time it would add.
+    """Whether evaluations make nanoGPT's second pass, over the training data; it depends on the time that would add.
 
-    Counted, not measured. On a CPU a forward pass takes 0.23 to 0.38 of a micro-step; on a card an evaluation's batches
-    may be larger than training's, and so cheaper.
+    The time is computed, not measured. On a CPU, a forward pass takes 0.23 to 0.38 of a micro-step; on a card, an
+    evaluation's batches may be larger than training's, and so cheaper.
     """
     if config.eval_only:
         return "full", Message("an evaluation alone has no training steps to report")
@@ -144,7 +144,7 @@ def pick_eval_train(config: TrainConfig) -> tuple[str, str]:
 
 
 def _card(machine: Machine, dtype: str) -> dict[str, str]:
-    """The card whose peak an mfu is a fraction of."""
+    """The card and the peak that mfu is relative to."""
     if machine.name is None:
         return {}
     peak = machine.peak_flops(dtype)
@@ -170,7 +170,7 @@ def shape_of(config: TrainConfig, activation: str) -> ModelShape:
 
 
 def _check_shape(config: TrainConfig, *, on_cpu: bool) -> None:
-    if config.parallel == "fsdp":  # each process has a part of it
+    if config.parallel == "fsdp":  # each process holds only a part of it
         return
     check_size(
         n_layer=config.n_layer,
@@ -209,7 +209,7 @@ def _vocabulary(corpus: Corpus) -> tuple[int, str]:
 
 
 def _on_a_card(asked: Mapping[str, Value], corpus: Corpus, machine: Machine, ranks: int) -> Chosen:
-    """GPT-2 where there is text for it, else a third of its width; then the largest micro-batch up to 64 that fits."""
+    """GPT-2 if there is enough text, else half its depth and width; then the largest micro-batch up to 64 that fits."""
     large = corpus.train.tokens >= _LARGE_CORPUS
     shape = {"n_layer": 12, "n_head": 12, "n_embd": 768} if large else {"n_layer": 6, "n_head": 6, "n_embd": 384}
     shape["block_size"] = 1024 if large else 512
@@ -245,7 +245,7 @@ def _on_a_card(asked: Mapping[str, Value], corpus: Corpus, machine: Machine, ran
 
 
 def _on_a_cpu(asked: Mapping[str, Value], ranks: int) -> Chosen:
-    """A model that learns something in two minutes, and the steps that two minutes are enough for."""
+    """A model that learns something in two minutes, and as many steps as fit in that time."""
     shape = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 128}
     batch_size = 8
     config = _partial_config(asked, {**shape, "batch_size": batch_size})
@@ -272,7 +272,7 @@ def _on_a_cpu(asked: Mapping[str, Value], ranks: int) -> Chosen:
 
 
 def _partial_config(asked: Mapping[str, Value], chosen: Mapping[str, Value]) -> TrainConfig:
-    """Enough of a config to know a micro-batch's memory and time."""
+    """Enough of a config to determine a micro-batch's memory and time."""
     given = {name: asked[name] for name in _OF_A_MICRO_BATCH if name in asked}
     return TrainConfig(**{**chosen, **given})  # type: ignore[arg-type]
 
@@ -304,7 +304,7 @@ def _schedule(asked: Mapping[str, Value], steps: int, why: str) -> Chosen:
 
 
 def _probe(config: TrainConfig, steps: int = 5) -> float:
-    """Seconds of one micro-step, from a few of them."""
+    """Seconds per micro-step, measured over a few of them."""
     with torch.random.fork_rng(devices=[]):
         model = new_model(shape_of(config, "gelu"))
         optimizer = make_optimizer(model, config, torch.device("cpu"))

@@ -1,7 +1,7 @@
-"""Refuses by arithmetic what this computer cannot train, before a layer is built or a file is written.
+"""Refuses what this computer cannot train, by arithmetic, before a layer is built or a file is written.
 
-Only what is certain: weights, the tokens of a step, or one activation of a micro-batch that are larger than all memory.
-Whether the rest fits into a card shows when it is tried.
+It only refuses what is certain: weights, a step's tokens, or one activation of a micro-batch larger than all memory.
+Whether the rest fits in a card shows when it is tried.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""`nanopace ablate`: which of the knobs in which two configs differ made the difference, measured."""
+"""`nanopace ablate`: measures which of the differing knobs of two configs made the difference."""

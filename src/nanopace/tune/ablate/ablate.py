@@ -1,13 +1,13 @@
-"""Which knob did it: two configs that differ in several knobs, and short runs of what lies between them.
+"""Which knob made the difference between two configs, measured by short runs of what lies between them.
 
-A player is what is changed at once: a knob, or several that go together, because no run can have one without the other
-(n_head and n_embd), because together they leave a step's tokens as they were, or because somebody says so. Every
-combination of players is a run; shapley.py divides the whole difference among them. Tokens per second are compared by
-their logarithm, which splits exactly into what a token costs and how well the machine is used:
+A player is a set of knobs that change together: a single knob, or several, because no run can have one without the
+other (n_head and n_embd), because together they keep the tokens per step, or because the user says so. Every
+combination of players is a run; shapley.py divides the total difference among them. Tokens per second are compared by
+their logarithm, which splits exactly into the cost of a token and the utilisation of the machine:
 
     ln(tokens/s) = ln(utilisation) + ln(peak) - ln(FLOPs per token)
 
-so that a knob's part of the utilisation is its part of the speed and of the FLOPs together.
+so that a knob's share of the utilisation is the sum of its shares of the speed and of the FLOPs.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _SAME_IN_EVERY_TRIAL = ("max_iters", "seed")
 
 
 def _is_apart(name: str) -> bool:
-    """Whether it is no property of a run, or is the same in every trial."""
+    """Whether a knob is not a property of a run, or the same in every trial."""
     knob = KNOBS[name]
     return knob.part == "call" or knob.effect == "bookkeeping" or name in _SAME_IN_EVERY_TRIAL
 
 
 @dataclass(frozen=True, slots=True)
 class Player:
-    """Knobs that change together, with what they are in A and in B."""
+    """Knobs that change together, with their values in A and in B."""
 
     knobs: tuple[str, ...]
     before: tuple[Value, ...]
@@ -51,7 +51,7 @@ class Player:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be measured."""
+    """What to measure."""
 
     base: Mapping[str, Value]  # knobs of A, and its defaults for those that only B sets
     players: tuple[Player, ...]
@@ -79,7 +79,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One trial and what came of it."""
+    """One trial and its outcome."""
 
     changed: Players
     number: int  # of the repeat
@@ -88,11 +88,12 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """What each player did. Speed, FLOPs and utilisation are differences of logarithms; the loss is one of losses."""
+    """The effect of each player. Speed, FLOPs and utilisation are differences of logarithms; the loss is a difference
+    of losses."""
 
     players: tuple[Player, ...]
     speed: tuple[Share, ...]
-    flops: tuple[Share, ...] | None  # exact, without errors; None where the trainer does not say what a token costs
+    flops: tuple[Share, ...] | None  # exact, without errors; None if the trainer does not report the cost of a token
     utilisation: tuple[Share, ...] | None
     loss: tuple[Share, ...] | None
     tokens_per_second: tuple[float, float]  # of A and of B
@@ -115,7 +116,7 @@ def make_plan(
     together: Sequence[Sequence[str]] = (),
     seed: int = 1,
 ) -> Plan:
-    """Both configs are knobs by name; what they do not set is nanoGPT's default."""
+    """Plan the trials. Both configs are knobs by name; whatever they do not set has nanoGPT's default."""
     before, after = TrainConfig(**_known(a)).as_dict(), TrainConfig(**_known(b)).as_dict()  # type: ignore[arg-type]
     changed = [name for name in KNOBS if before[name] != after[name] and not _is_apart(name)]
     if not changed:
@@ -141,7 +142,7 @@ def _known(knobs: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def _same_tokens(before: Mapping[str, Value], after: Mapping[str, Value]) -> list[Sequence[str]]:
-    """A micro-batch of another size with as many more of them is one change: a step has the same tokens."""
+    """A different micro-batch with correspondingly more or fewer of them is one change: a step has the same tokens."""
     pair = ("batch_size", "gradient_accumulation_steps")
     first, second = (int(knobs[pair[0]]) * int(knobs[pair[1]]) for knobs in (before, after))
     return [pair] if first == second else []
@@ -172,8 +173,8 @@ def _valid(
 def _at_odds(
     groups: Sequence[tuple[str, ...]], before: Mapping[str, Value], after: Mapping[str, Value]
 ) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """Two of which one cannot be changed without the other. Knobs exclude each other in twos, so single changes, and
-    all changes but one, show it."""
+    """Two players of which one cannot change without the other. Knobs exclude each other in pairs, so it is enough to
+    try single changes and all changes but one."""
     for one in groups:
         for rest in ([one], [each for each in groups if each != one]):
             if _trains(rest, before, after):
@@ -203,7 +204,7 @@ def _trains(changed: Sequence[tuple[str, ...]], before: Mapping[str, Value], aft
 
 
 def measure(plan: Plan, folder: Path, timeout_s: float, tell: Callable[[Tried], None]) -> list[Tried]:
-    """Run what has not been run yet: results are kept in the folder as they come. `tell` hears of every one."""
+    """Run the missing trials; results are stored in the folder as they come. `tell` is called with each one."""
     done = {(each.changed, each.number): each for each in read_results(folder)}
     found = []
     for number, (changed, repeat) in enumerate(plan.trials):
@@ -216,12 +217,12 @@ def measure(plan: Plan, folder: Path, timeout_s: float, tell: Callable[[Tried], 
         found.append(tried)
         tell(tried)
         if not tried.outcome.worked:
-            break  # without this one nothing can be said
+            break  # without this one, there is no answer
     return found
 
 
 def _free(folder: Path) -> Path:
-    """A name that an interrupted trial has not taken."""
+    """A name that no interrupted trial has taken."""
     count = 0
     while os.path.lexists(folder.with_name(f"{folder.name}-{count}")):
         count += 1
@@ -236,7 +237,7 @@ def read_results(folder: Path) -> list[Tried]:
 
 
 def conclude(plan: Plan, tried: Sequence[Tried]) -> Ablation:
-    """Every combination has worked."""
+    """Evaluate the results; every combination must have worked."""
     names = [each.name for each in plan.players]
     speeds = _by_combination(tried, lambda outcome: math.log(outcome.tokens_per_second or math.nan))
     speed = shares(names, speeds, plan.orders)

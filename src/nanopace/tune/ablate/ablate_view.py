@@ -1,6 +1,6 @@
-"""An ablation, shown: what the whole difference is, which knobs made it, and which made none that shows.
+"""Show an ablation: the total difference, which knobs made it, and which had no visible effect.
 
-Effects multiply, so that each is shown as what it makes of the speed: 0.42 times, with its 95% interval.
+Effects multiply, so each is shown as a factor on the speed: 0.42 times, with its 95% interval.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from nanopace.views.document import Cell, Section, Table, Text
 from nanopace.views.terminal.writer import TerminalWriter
 from nanopace.wording.catalog import UNKNOWN, Words
 
-# Where a step keeps its tokens they are one choice, written as people do: 8 x 64.
+# If the tokens per step stay the same, these are one choice, written as usual: 8 x 64.
 _MICRO_BATCHES = {"batch_size", "gradient_accumulation_steps"}
-_NO_MORE = 0.0005  # arithmetic, that three decimals would show
+_NO_MORE = 0.0005  # of compute: visible at three decimals
 
 
 def write(found: Ablation, words: Words, writer: TerminalWriter) -> None:
@@ -30,8 +30,8 @@ def write(found: Ablation, words: Words, writer: TerminalWriter) -> None:
 
 
 def page(found: Ablation, title: str, words: Words) -> str:
-    """One HTML file, with the effects as a waterfall from A to B."""
-    from nanopace.views.page.page import waterfall_page  # jinja2, which a terminal does without
+    """One HTML file, with the effects as a waterfall chart from A to B."""
+    from nanopace.views.page.page import waterfall_page  # jinja2, which a terminal does not need
     from nanopace.views.page.waterfall import Change, bars
 
     changes = [
@@ -119,7 +119,7 @@ def _difference(share: Share, words: Words) -> str:
 
 
 def _verdict(found: Ablation, words: Words) -> list[str]:
-    """What each knob did, the largest effect first; and whether that can be told."""
+    """The effect of each knob, largest first; and whether it is significant."""
     showing = [number for number, share in enumerate(found.speed) if share.shows]
     if not showing:
         return [

@@ -16,7 +16,7 @@ _MOST = 10**16  # tokens: a thousand times what anybody has trained on
 
 
 def read_tokens(text: str, flag: str) -> int:
-    """A number of tokens. `flag` is what an error calls it."""
+    """A number of tokens. Errors name the `flag`."""
     plain = re.sub(r"(?<=[0-9])[,_](?=[0-9]{3}(?![0-9]))", "", text.strip())
     found = _WRITTEN.fullmatch(plain)
     if found is not None:
@@ -29,7 +29,7 @@ def read_tokens(text: str, flag: str) -> int:
 
 
 def read_seconds(text: str, flag: str) -> float:
-    """A time. `flag` is what an error calls it."""
+    """A time. Errors name the `flag`."""
     found = _TIME.fullmatch(text.strip())
     seconds = float(found[1]) * _SECONDS[found[2]] if found is not None else 0.0
     if 0 < seconds <= _LONGEST:

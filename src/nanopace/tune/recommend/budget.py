@@ -1,4 +1,4 @@
-"""How many tokens to train on, and how many in a step, where nobody said so."""
+"""How many tokens to train on, and how many per step, if not given."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from nanopace.tune.recommend.models import Model
 
 STEP_TOKENS = 524_288
 TOKENS_PER_PARAMETER = 20  # Hoffmann et al. 2022
-_FEWEST_STEPS = 1000  # of a run whose steps nobody asked for: below, they are smaller
+_FEWEST_STEPS = 1000  # of a run with the default step size: shorter runs get smaller steps
 
 _DROPOUT = 0.2  # nanoGPT's for Shakespeare
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A run's tokens in whole steps of whole sequences."""
+    """A run's tokens, in whole steps of whole sequences."""
 
-    sequences: int  # in a step
+    sequences: int  # per step
     per_step: int  # tokens
     max_iters: int
-    reason: str  # why so many tokens
+    reason: str  # for the number of tokens
 
     @property
     def tokens(self) -> int:
@@ -33,7 +33,7 @@ class Budget:
 
 
 def budget_of(model: Model, dataset: Dataset, tokens: int | None = None, step_tokens: int | None = None) -> Budget:
-    """What was asked for, and the rest by the model and the dataset; UsageError where it is less than one step."""
+    """The requested budget, completed from the model and the dataset; UsageError if it is less than one step."""
     asked, reason = (tokens, "max_iters") if tokens is not None else _default(model, dataset)
     step = _default_step(asked, model.block_size) if step_tokens is None else step_tokens
     if step < model.block_size:
@@ -60,21 +60,21 @@ def budget_of(model: Model, dataset: Dataset, tokens: int | None = None, step_to
 
 
 def enough_of(model: Model, dataset: Dataset, step_tokens: int | None = None) -> Budget | None:
-    """All passes over a dataset that are worth while; None where its size is unknown, or they are less than a step."""
+    """All worthwhile passes over a dataset; None if its size is unknown or they are less than a step."""
     if dataset.tokens is None or WORTHWHILE * dataset.tokens < max(step_tokens or 0, model.block_size):
         return None
     return budget_of(model, dataset, WORTHWHILE * dataset.tokens, step_tokens)
 
 
 def regularised(model: Model, dataset: Dataset, tokens: int) -> Model:
-    """The model with dropout, where it is going to read too little text too often."""
+    """The model, with dropout if it will read too little text too often."""
     passes = 0.0 if dataset.tokens is None else tokens / dataset.tokens
     overfits = too_often(passes) or (passes > ALMOST_FRESH and is_short(dataset, model))
     return replace(model, dropout=_DROPOUT) if overfits else model
 
 
 def is_short(dataset: Dataset, model: Model) -> bool:
-    """Whether all passes over it that are worth while are fewer tokens than the model asks for."""
+    """Whether all worthwhile passes over it have fewer tokens than the model needs."""
     return dataset.tokens is not None and WORTHWHILE * dataset.tokens < TOKENS_PER_PARAMETER * model.parameters
 
 
@@ -86,6 +86,6 @@ def _default(model: Model, dataset: Dataset) -> tuple[int, str]:
 
 
 def _default_step(tokens: int, block_size: int) -> int:
-    """GPT-2's, or in a short run the largest power of two with which it has a thousand steps."""
+    """GPT-2's step size, or for a short run the largest power of two that gives it a thousand steps."""
     most = max(1, tokens // _FEWEST_STEPS)
     return STEP_TOKENS if most >= STEP_TOKENS else max(block_size, 1 << int(math.log2(most)))

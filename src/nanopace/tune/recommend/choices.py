@@ -1,4 +1,4 @@
-"""Every knob of the config, with its reason: a code and numbers, which wording/reasons.py turns into a sentence."""
+"""Every knob of the config with its reason: a code and numbers, which wording/reasons.py turns into a sentence."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from nanopace.tune.recommend.datasets import Dataset
 from nanopace.tune.recommend.micro_batch import MicroBatch
 from nanopace.tune.recommend.models import GPT2_VOCABULARY, Model
 
-# GPT-3's table 2.1 (Brown et al. 2020): parameters and learning rate. Below it, nanoGPT's for small models.
+# GPT-3's table 2.1 (Brown et al. 2020): parameters and learning rate. Below that, nanoGPT's value for small models.
 _RATES = ((30e6, 1e-3), (125e6, 6e-4), (350e6, 3e-4), (760e6, 2.5e-4), (1.3e9, 2e-4), (2.7e9, 1.6e-4), (6.7e9, 1.2e-4))
 _SMALLEST_GPT3 = 125e6
 _WARMUP_TOKENS = 375e6  # GPT-3's
-_FEW_TOKENS = 65_536  # in a step: then AdamW's average of squares needs a longer memory
-_EVALUATION_TOKENS = 400_000  # the error of the loss is then about 0.005
+_FEW_TOKENS = 65_536  # per step: with fewer, AdamW's average of squares needs a longer memory
+_EVALUATION_TOKENS = 400_000  # the error of the loss is about 0.005 then
 _EVALUATIONS = 20
 _MOST_SHARE = 0.01  # of the time, for evaluations and checkpoints
-_MOST_SHARE_OVERFITTING = 0.25  # where they have to show when the model overfits
+_MOST_SHARE_OVERFITTING = 0.25  # if they must show when the model overfits
 _HALF_AN_HOUR = 1800.0  # of work that may be lost
-_HOUR = 3600.0  # between evaluations, where nanoGPT saves
-_FORWARD = 1 / 3  # of a step's work by token
-_DISK = 0.5e9  # bytes a second that nanoGPT's torch.save reaches, while training waits
-_TO_HOST = 10e9  # bytes a second that ours copies before it goes on
+_HOUR = 3600.0  # between evaluations, at which nanoGPT saves
+_FORWARD = 1 / 3  # of a step's compute per token
+_DISK = 0.5e9  # bytes per second of nanoGPT's torch.save, while training waits
+_TO_HOST = 10e9  # bytes per second at which ours copies before training continues
 _NICE = (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 2500, 5000, 10000, 20000, 50000)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One knob: its value, and why."""
+    """One knob: its value and the reason."""
 
     knob: str
     value: Value
@@ -44,7 +44,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What is decided before the knobs are."""
+    """What is decided before the knobs."""
 
     card: Card
     model: Model
@@ -52,15 +52,14 @@ class Frame:
     accumulation: int
     tokens_per_step: int
     max_iters: int
-    budget: str  # why so many tokens: the code of a reason
+    budget: str  # why that many tokens: the code of a reason
     dataset: Dataset
     epochs: float | None
     step_s: float | None
 
 
 def choices(frame: Frame) -> tuple[tuple[Choice, ...], tuple[float, float]]:
-    """All knobs, in the order in which nanoGPT has them; and the share of the time that evaluations and checkpoints
-    take, ours and nanoGPT's."""
+    """All knobs in nanoGPT's order, and the share of time for evaluations and checkpoints, ours and nanoGPT's."""
     model, micro, max_iters = frame.model, frame.micro, frame.max_iters
     interval, batches = _evaluations(frame)
     rate = learning_rate(model.parameters)
@@ -100,7 +99,7 @@ def choices(frame: Frame) -> tuple[tuple[Choice, ...], tuple[float, float]]:
 
 
 def learning_rate(parameters: float) -> float:
-    """By GPT-3's table, between two sizes by their logarithms."""
+    """From GPT-3's table, interpolated between sizes by their logarithms."""
     sizes, rates = zip(*_RATES, strict=True)
     if parameters <= sizes[0] or parameters >= sizes[-1]:
         return float(rates[0] if parameters <= sizes[0] else rates[-1])
@@ -126,7 +125,8 @@ def _rate_reason(parameters: float) -> str:
 
 
 def _dropout(frame: Frame) -> Choice:
-    """Only against overfitting: our kernels do without, and where text is merely read again it is not worth them."""
+    """Only against overfitting: our kernels do not support it, and repeating text alone is not a reason to give them
+    up."""
     if frame.model.dropout:
         return Choice("dropout", frame.model.dropout, "dropout_overfitting", {"dataset": frame.dataset.name})
     if frame.epochs is None:
@@ -138,7 +138,7 @@ def _dropout(frame: Frame) -> Choice:
 
 
 def _vocabulary(frame: Frame) -> list[Choice]:
-    """Only what was asked for: the dataset's own is read from its files."""
+    """Only if requested: the dataset's own is read from its files."""
     size = frame.model.vocab_size
     return [] if size in (GPT2_VOCABULARY, frame.dataset.vocab_size) else [Choice("vocab_size", size, "vocab_size", {})]
 
@@ -169,7 +169,7 @@ def _device(card: Card) -> list[Choice]:
 
 
 def _own(frame: Frame) -> list[Choice]:
-    """Knobs that nanoGPT does not know."""
+    """Knobs that nanoGPT does not have."""
     saves = _saves(frame)
     lost = None if frame.step_s is None else frame.step_s * saves
     knobs = [Choice("save_interval", saves, "save_interval", {"lost_s": lost})]
@@ -181,7 +181,7 @@ def _own(frame: Frame) -> list[Choice]:
 
 
 def _saves(frame: Frame) -> int:
-    """Steps in half an hour, or more where copying the weights out would take more than its share; 0 if unknown."""
+    """The steps in half an hour, or more if copying the weights would take more than its share; 0 if unknown."""
     if frame.step_s is None:
         return 0
     most = max(_HALF_AN_HOUR, 2 * _copied_s(frame) / _MOST_SHARE) / frame.step_s
@@ -196,7 +196,7 @@ def _copied_s(frame: Frame) -> float:
 
 
 def _of_evaluations(frame: Frame, interval: int, batches: int) -> list[Choice]:
-    """The two knobs. A run can be so short that its only evaluation is more than its share."""
+    """The two knobs. A run may be so short that its only evaluation takes more than its share."""
     ours, theirs = _shares(frame, interval, batches)
     evaluations = frame.max_iters // interval
     numbers: dict[str, object] = {"evaluations": evaluations, "own_share": ours, "nanogpt_share": theirs}
@@ -217,9 +217,9 @@ def _of_evaluations(frame: Frame, interval: int, batches: int) -> list[Choice]:
 
 
 def _evaluations(frame: Frame) -> tuple[int, int]:
-    """Twenty or more, as exact as is useful, as long as nanoGPT's, of both splits and with a save, cost little.
+    """Twenty or more evaluations, as precise as useful, as long as nanoGPT's (both splits, with a save) cost little.
 
-    The evaluation shrinks where the run is short, and the interval grows where even that is too dear.
+    In a short run, the evaluation gets smaller, and if that is still too expensive, the interval grows.
     """
     per_batch = frame.micro.sequences * frame.model.block_size
     batches = max(1, round(_EVALUATION_TOKENS / per_batch))
@@ -236,7 +236,7 @@ def _evaluations(frame: Frame) -> tuple[int, int]:
 
 
 def _steps_worth(frame: Frame, batches: int) -> float:
-    """An evaluation of one split, as so many steps."""
+    """An evaluation of one split, in units of steps."""
     return batches * frame.micro.sequences * frame.model.block_size * _FORWARD / frame.tokens_per_step
 
 
@@ -245,8 +245,8 @@ def _next(interval: int) -> int:
 
 
 def _shares(frame: Frame, interval: int, batches: int) -> tuple[float, float]:
-    """The share of the time that evaluations and checkpoints take, ours and nanoGPT's. Checkpoints are left
-    out where the speed is unknown."""
+    """The share of time for evaluations and checkpoints, ours and nanoGPT's. Checkpoints are left out if the speed is
+    unknown."""
     looked_at = _steps_worth(frame, batches)
     if frame.step_s is None:
         return looked_at / interval, 2 * looked_at / interval

@@ -1,7 +1,7 @@
-"""A recommendation as a config file, which nanoGPT reads as well: names and literals, each with its reason behind it.
+"""A recommendation as a config file that nanoGPT can also read: names and literals, each followed by its reason.
 
-nanoGPT takes a name that it does not know without a word, and heeds nothing of it; so what is nanopace's alone stands
-at the end. Comments are English and ASCII: nanoGPT opens the file in whatever encoding the machine has.
+nanoGPT silently accepts and ignores names that it does not know, so nanopace's own knobs are at the end. Comments are
+English and ASCII, because nanoGPT opens the file in the machine's default encoding.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nanopace.wording.catalog import Words, words
 
 
 def config_text(found: Recommendation) -> str:
-    """The whole file."""
+    """The complete file."""
     english = words("en")
     lines = [f"# {line}" for line in _opening(found, english)]
     lines += [_line(choice, english) for choice in found.knobs if _is_shared(choice)]
@@ -31,7 +31,7 @@ def config_text(found: Recommendation) -> str:
 
 
 def _is_shared(choice: Choice) -> bool:
-    """nanoGPT takes the vocabulary from the dataset, but it stands with the rest of the shape."""
+    """nanoGPT takes the vocabulary from the dataset, but it belongs with the rest of the shape."""
     knob = KNOBS[choice.knob]
     return knob.nanogpt or knob.part == "shape"
 
@@ -59,7 +59,7 @@ def _opening(found: Recommendation, english: Words) -> list[str]:
 
 
 def check_target(path: str, *, overwrite: bool) -> None:
-    """Whether a config may be written there; asked before anything is computed."""
+    """Check that a config may be written there, before anything is computed."""
     if os.path.isdir(path):
         raise InputError("--write {path}: is a directory", path=path)
     if not os.path.isdir(os.path.dirname(path) or "."):
@@ -69,7 +69,7 @@ def check_target(path: str, *, overwrite: bool) -> None:
 
 
 def write_config(path: str, text: str, *, overwrite: bool) -> None:
-    """All of it or nothing."""
+    """Write everything or nothing."""
     try:
         with atomic_file(Path(os.path.realpath(path)), overwrite=overwrite, durable=False) as file:
             file.write(text.encode())

@@ -1,4 +1,4 @@
-"""How much text a dataset has, and in which vocabulary: of a corpus on this disk, or of one that everybody knows."""
+"""How much text a dataset has, and its vocabulary: from a corpus on this disk, or for a well-known name."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from nanopace.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """What --dataset means."""
+    """What --dataset stands for."""
 
     name: str
     tokens: int | None = None  # for training; None: unknown
     vocab_size: int | None = None  # None: GPT-2's, or unknown
-    command: str | None = None  # that makes it, where it is not nanopace prepare and the name
+    command: str | None = None  # that creates it, if not nanopace prepare with the name
 
 
-# nanoGPT's README, and the name of the sample.
+# From nanoGPT's README, and the name of the sample.
 KNOWN: Mapping[str, Dataset] = {
     dataset.name: dataset
     for dataset in (
@@ -35,15 +35,15 @@ _GPT2_TOKENS = 50_257
 
 
 def find_dataset(name: str) -> Dataset:
-    """As it lies on this disk, where `nanopace train` would find it; else what is known of its name."""
+    """The dataset on this disk, where `nanopace train` would find it; else what is known about its name."""
     known = KNOWN.get(name, Dataset(name))
     if not any(os.path.isdir(directory) for directory in (name, os.path.join("data", name))):
         return known
-    from nanopace.corpus.shards.corpus import find_corpus, open_corpus  # brings numpy along
+    from nanopace.corpus.shards.corpus import find_corpus, open_corpus  # imports numpy
 
     try:
         corpus = open_corpus(find_corpus(name))
-    except (InputError, OSError):  # whoever trains on it is told why
+    except (InputError, OSError):  # training on it will report why
         return known
     tokens = sum(shard.tokens for shard in corpus.train.shards)
     return replace(known, tokens=tokens, vocab_size=None if corpus.vocab_size == _GPT2_TOKENS else corpus.vocab_size)

@@ -1,4 +1,4 @@
-"""Which micro-batch: what fits, with how much of the memory ladder, and which of those is the fastest sensible."""
+"""Which micro-batch: what fits, with how much of the memory ladder, and which of those is fastest without waste."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from nanopace.memory_ladder import keeps_gradients, ladder_speed, useful_steps
 from nanopace.tune.divisors import divisors
 from nanopace.tune.recommend.models import Model
 
-WITHIN = 0.98  # of the best speed: a larger micro-batch is not worth its memory
-_FREE = 0.9  # of the memory: what is recommended
+WITHIN = 0.98  # of the best speed: beyond that, a larger micro-batch is not worth its memory
+_FREE = 0.9  # of the memory: the recommended limit
 _MOST = 4096
-_UNTIMED = 16  # sequences where nothing is known of the speed
-_MANY, _TOGETHER = 64, 16  # sequences: a step of so many has a multiple of these
+_UNTIMED = 16  # sequences, if the speed is unknown
+_MANY, _TOGETHER = 64, 16  # sequences: a step of at least 64 has a multiple of 16
 
 
 def fused(card: Card, model: Model) -> bool:
-    """Whether our own kernels train it: they do without dropout."""
+    """Whether our own kernels train it: they do not support dropout."""
     return own_kernels(card) and model.dropout == 0
 
 
 def trainer_of(card: Card, model: Model) -> str:
-    """At whose speed nanopace trains it: without our kernels, at that of torch.compile, as nanoGPT."""
+    """Whose speed applies: without our kernels, nanopace uses torch.compile and is as fast as nanoGPT."""
     return "nanopace" if fused(card, model) else "nanogpt"
 
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """The largest micro-batch with these steps of the ladder; nanoGPT's, which has none, comes last."""
+    """The largest micro-batch with these steps of the ladder; nanoGPT's, which has no steps, comes last."""
 
     trainer: str
     steps: tuple[str, ...]
@@ -40,22 +40,22 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """What is recommended."""
+    """The recommended micro-batch."""
 
     sequences: int
     steps: tuple[str, ...]
-    launch_share: float | None  # of the time, whatever the size of the micro-batch
-    tight: bool = False  # no smaller one is possible, and it leaves no room to spare
+    launch_share: float | None  # of the time, for kernel launches at this size
+    tight: bool = False  # no smaller one is possible, and it leaves no memory to spare
 
 
 def sequences_per_step(step_tokens: int, block_size: int) -> int:
-    """Sequences that make up a step; of many, a number that micro-batches and cards divide."""
+    """The number of sequences per step; if large, one that micro-batches and cards divide."""
     sequences = max(1, round(step_tokens / block_size))
     return sequences if sequences < _MANY else _TOGETHER * round(sequences / _TOGETHER)
 
 
 def rungs(card: Card, model: Model, sequences: int) -> tuple[Rung, ...]:
-    """From nothing saved to everything that steps of so many sequences can do without, and nanoGPT."""
+    """From no memory step to all that a step of that many sequences can use, and nanoGPT."""
     theirs = Rung("nanogpt", (), _largest_compiled(card, model, card.memory_gb))
     if not fused(card, model):
         return (Rung("nanopace", (), theirs.micro_batch), theirs)
@@ -65,7 +65,7 @@ def rungs(card: Card, model: Model, sequences: int) -> tuple[Rung, ...]:
 
 
 def largest_released(card: Card, model: Model) -> int:
-    """The most sequences that a step can have where no gradients are kept: then it is one micro-batch."""
+    """The most sequences per step if no gradients are kept: the step is then a single micro-batch."""
     if not fused(card, model):
         return 0
     most = _largest(card, model, useful_steps("gpt2", single=True))
@@ -73,7 +73,7 @@ def largest_released(card: Card, model: Model) -> int:
 
 
 def _largest_compiled(card: Card, model: Model, memory_gb: float) -> int:
-    """Of nanoGPT, or of ours where our kernels do not run. float32 keeps twice as much of each layer."""
+    """For nanoGPT, or for ours without our kernels. float32 keeps twice as much of each layer."""
     without_half = not own_kernels(card) and card.bf16_tflops is None and card.fp16_tflops is None
     return largest_micro_batch(*model.size, memory_gb) // (2 if without_half else 1)
 
@@ -85,12 +85,12 @@ def _largest(card: Card, model: Model, steps: Sequence[str]) -> int:
 def pick_micro_batch(card: Card, model: Model, sequences: int) -> MicroBatch:
     """The smallest within 2% of the fastest that fits: a larger one costs memory and gains nothing.
 
-    Timed with nanoGPT's fixed cost, the larger of the two, so that the config serves both. Gradients are kept if that
-    is possible at all.
+    Timed with nanoGPT's fixed cost, the larger of the two, so that the config suits both. Gradients are kept if at all
+    possible.
     """
     candidates = [each for each in divisors(sequences) if each <= _MOST]
     fitting = [(each, steps) for each in candidates if (steps := _least_steps(card, model, each)) is not None]
-    if not fitting:  # what fits, fits without room to spare
+    if not fitting:  # whatever fits leaves no memory to spare
         top = next(rung for rung in rungs(card, model, sequences) if rung.micro_batch)
         return MicroBatch(1 if keeps_gradients(top.steps) else sequences, top.steps, None, tight=True)
     work = token_seconds(card, *model.size, trainer_of(card, model))
@@ -111,7 +111,7 @@ def pick_micro_batch(card: Card, model: Model, sequences: int) -> MicroBatch:
 
 
 def _least_steps(card: Card, model: Model, count: int) -> tuple[str, ...] | None:
-    """As few steps of the ladder as leave a tenth of the memory free; None where all of them do not."""
+    """The fewest steps of the ladder that leave a tenth of the memory free; None if even all of them do not."""
     if not fused(card, model):
         return () if _largest_compiled(card, model, card.memory_gb * _FREE) >= count else None
     steps = useful_steps("gpt2")

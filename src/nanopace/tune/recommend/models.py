@@ -1,4 +1,4 @@
-"""The models that people train, and how they call them: gpt2-medium, 350M, or n_layer=8,n_head=8,n_embd=512."""
+"""Common models and their names: gpt2-medium, 350M, or n_layer=8,n_head=8,n_embd=512."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Model:
 
     @property
     def size(self) -> tuple[int, int, int, int]:
-        """As the functions of hardware/ take it."""
+        """In the order that the functions of hardware/ take."""
         return self.n_layer, self.n_embd, self.vocab_size, self.block_size
 
     @property
@@ -50,7 +50,7 @@ NAMED: Mapping[str, Model] = {
         Model("gpt2-xl", 48, 25, 1600),
     )
 }
-# What nanoGPT trains on Shakespeare: for text that is too little for any GPT-2.
+# nanoGPT's model for Shakespeare: for text that is too little for any GPT-2.
 SMALL = Model("6x384", 6, 6, 384, 256)
 _ALSO = {
     **dict.fromkeys(("124m", "125m", "small", "gpt2-small"), "gpt2"),
@@ -61,12 +61,12 @@ _ALSO = {
 
 
 def in_vocabulary(model: Model, vocab_size: int | None) -> Model:
-    """The same model for a dataset with a vocabulary of its own."""
+    """The same model with the dataset's own vocabulary."""
     return model if vocab_size is None else replace(model, vocab_size=vocab_size)
 
 
 def find_model(text: str, vocab_size: int | None = None) -> Model:
-    """The model that somebody means; `vocab_size`: the dataset's own, where the model is not given another."""
+    """Find the requested model; `vocab_size`: the dataset's own, used unless the model sets another."""
     if "=" in text:
         return _by_shape(text, vocab_size)
     key = re.sub(r"[\s_]+", "-", text.strip().lower()).replace("gpt-2", "gpt2")

@@ -1,4 +1,4 @@
-"""What a reader has to know of a recommendation's figures: codes and numbers, which wording/reasons.py says."""
+"""What to know about a recommendation's figures: codes and numbers, which wording/reasons.py turns into sentences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nanopace.tune.recommend.datasets import Dataset
 from nanopace.tune.recommend.recommend import TWO_WEEKS_S, Recommendation
 
 Note = tuple[str, dict[str, object]]
-_EXACT = 10  # passes: below, a tenth of one matters
+_EXACT = 10  # passes: below this, a tenth of one matters
 _NO_LOSS = {
     "vocabulary": "loss_vocabulary",
     "passes": "loss_passes",
@@ -20,7 +20,7 @@ _NO_LOSS = {
 
 
 def headline(found: Recommendation) -> list[Note]:
-    """What stands beside the figures themselves: how often text is read again, and why no loss is given."""
+    """Notes shown with the figures themselves: how often text is repeated, and why no loss is given."""
     said: list[Note] = []
     if found.epochs is not None and found.epochs > ALMOST_FRESH:
         numbers: dict[str, object] = {
@@ -37,7 +37,7 @@ def headline(found: Recommendation) -> list[Note]:
 
 
 def notes(found: Recommendation) -> list[Note]:
-    """In the order of how much they matter."""
+    """Notes, most important first."""
     said: list[Note] = []
     if found.tokens_per_s is None:
         half = any(choice.reason in ("dtype_half", "dtype_single", "dtype_apple") for choice in found.knobs)

@@ -1,6 +1,6 @@
-"""What to train on a card, and how: one card, one model, one budget of tokens in; settings with their reasons out.
+"""What to train on a card, and how: takes a card, a model and a token budget, returns settings with their reasons.
 
-Everything is arithmetic on hardware/: nothing is measured, no card is needed. What cannot be told is None.
+Everything is calculated from hardware/: nothing is measured, and no card is needed. Unknowns are None.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ DEFAULT_DATASET = KNOWN["fineweb-edu"]
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """One card and one model. Rates and times are of training alone: see `evaluation_share`."""
+    """One card and one model. Speeds and times are for training alone: see `evaluation_share`."""
 
     version: int
     card: str
     memory_gb: float
     peak_tflops: float | None
     card_class: str
-    measured: bool  # whether cards of this class were
+    measured: bool  # whether cards of this class were measured
     model: Model
     parameters: int
     dataset: str
-    dataset_tokens: int | None  # that it has for training; None where that is unknown, as the next four
+    dataset_tokens: int | None  # for training; None if unknown, like the next four
     epochs: float | None
     effective_tokens: int | None  # fresh ones that would teach as much
-    enough_tokens: int | None  # beyond, returns diminish extremely fast
+    enough_tokens: int | None  # beyond this, returns diminish extremely fast
     enough_iters: int | None
     tokens: int
     tokens_per_step: int
@@ -61,7 +61,7 @@ class Recommendation:
     accumulation: int
     ladder: tuple[str, ...]
     memory_bytes: int
-    nanogpt_fits: bool  # the same micro-batch
+    nanogpt_fits: bool  # with the same micro-batch
     tokens_per_s: Range | None
     nanogpt_tokens_per_s: Range | None
     step_s: Range | None
@@ -70,9 +70,9 @@ class Recommendation:
     together: tuple[Together, ...]
     loss: Range | None
     perplexity: Range | None
-    loss_unknown: str | None  # which limit of the scaling laws is passed, where no loss is given
+    loss_unknown: str | None  # which limit of the scaling laws is exceeded, if no loss is given
     evaluation_share: float  # of the time, with nanopace
-    nanogpt_evaluation_share: float  # both splits, and the checkpoint keeps it waiting
+    nanogpt_evaluation_share: float  # both splits, and training waits for the checkpoint
     knobs: tuple[Choice, ...]
 
 
@@ -84,7 +84,7 @@ def recommend(
     step_tokens: int | None = None,
     dataset: Dataset = DEFAULT_DATASET,
 ) -> Recommendation:
-    """The settings; UsageError where the model fits in no way, or the budget is less than one step."""
+    """Recommend settings; UsageError if the model does not fit in any way, or the budget is less than one step."""
     budget = budget_of(model, dataset, tokens, step_tokens)
     sequences, trained = budget.sequences, budget.tokens
     enough = enough_of(model, dataset, step_tokens)
@@ -162,13 +162,13 @@ def recommend(
 
 
 def considered(dataset: Dataset) -> list[Model]:
-    """The models that are chosen from where none was asked for."""
+    """The models to choose from if none was requested."""
     named = [in_vocabulary(model, dataset.vocab_size) for model in NAMED.values()]
     return [in_vocabulary(SMALL, dataset.vocab_size), *named] if is_short(dataset, named[0]) else named
 
 
 def best_model(card: Card, dataset: Dataset = DEFAULT_DATASET, *, tokens: int | None = None) -> Model:
-    """The largest that fits, has text enough and is trained within two weeks; else the smallest that fits."""
+    """The largest that fits, has enough text and trains within two weeks; else the smallest that fits."""
     models = considered(dataset)
     fitting = [model for model in models if fits(card, model)]
     if not fitting:
@@ -180,7 +180,7 @@ def best_model(card: Card, dataset: Dataset = DEFAULT_DATASET, *, tokens: int | 
 
 
 def seconds_to(card: Card, model: Model, dataset: Dataset, tokens: int | None = None) -> Range | None:
-    """The time to train the budget at the micro-batch that would be recommended."""
+    """The time to train the budget at the recommended micro-batch."""
     budget = budget_of(model, dataset, tokens)
     micro = pick_micro_batch(card, model, budget.sequences)
     speed = pace(card, *model.size, micro.sequences, budget.sequences // micro.sequences, steps=micro.steps)
@@ -193,7 +193,7 @@ def fits(card: Card, model: Model, step_tokens: int = STEP_TOKENS) -> bool:
 
 
 def does_not_fit(card: Card, model: Model) -> UsageError:
-    """Says what would: steps of one micro-batch, a smaller model, or how much memory."""
+    """An error that names what would fit: steps of one micro-batch, a smaller model, or how much memory."""
     most = largest_released(card, model)
     least = _memory(card, model, 1, useful_steps("gpt2"))
     smaller = [each for each in NAMED.values() if each.parameters < model.parameters and fits(card, each)]
@@ -233,7 +233,7 @@ def _memory(card: Card, model: Model, sequences: int, steps: Sequence[str]) -> i
 
 
 def _several(card: Card, model: Model, sequences: int, most: int, tokens: int) -> Iterator[Together]:
-    """Several cards, at the speed of torch.compile, since our kernels train on one card only."""
+    """Several cards, at the speed of torch.compile, because our kernels only train on one card."""
     link = link_of(card)
     for count in SEVERAL:
         possible = [each for each in divisors(sequences) if each <= most and sequences // each % count == 0]

@@ -1,4 +1,4 @@
-"""Recommendations for the terminal: the answer in the first lines, then tables, then the reason of each knob."""
+"""Recommendations for the terminal: the answer first, then tables, then the reason for each knob."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from nanopace.views.document import Cell, Table, Text
 from nanopace.views.terminal.writer import TerminalWriter
 from nanopace.wording.catalog import Words
 
-_ROOMY = 64  # columns: in a narrower terminal tables do without what is said elsewhere
+_ROOMY = 64  # columns: in a narrower terminal, tables leave out what is shown elsewhere
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One row of the table of models: what could be trained on a card."""
+    """One row in the table of models: what could be trained on a card."""
 
     model: Model
     found: Recommendation | None  # None: it does not fit
@@ -28,14 +28,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was found for one card; the models that were considered, where none was asked for."""
+    """The result for one card, and the models that were considered if none was requested."""
 
     found: Recommendation
     candidates: tuple[Candidate, ...] = ()
 
 
 def write(answers: Sequence[Answer], words: Words, writer: TerminalWriter) -> None:
-    """One card in full; several side by side."""
+    """One card in full, or several side by side."""
     if len(answers) > 1:
         everyone = [answer.found for answer in answers]
         for found in everyone:
@@ -103,7 +103,7 @@ def _settings(found: Recommendation, words: Words) -> list[str]:
 
 
 def _loss(found: Recommendation, words: Words) -> list[str]:
-    """Where there is none, the headline says why."""
+    """The estimated loss; if there is none, the headline says why."""
     if found.loss is None:
         return []
     return [
@@ -219,7 +219,7 @@ def _all_notes(everyone: Sequence[Recommendation], words: Words, writer: Termina
 def _each_once(
     everyone: Sequence[Recommendation], of: Callable[[Recommendation], Sequence[Note]], words: Words
 ) -> list[str]:
-    """What is said of some cards; with the cards that it is about, where it is not about all of them."""
+    """Each note once, prefixed with its cards unless it applies to all of them."""
     about: dict[str, list[str]] = {}
     for found in everyone:
         for code, numbers in of(found):

@@ -1,7 +1,7 @@
-"""What 4 or 8 cards of a kind would do together, with DDP: of kinds of which one was measured, and whose link is known.
+"""What 4 or 8 cards of one kind would reach together with DDP, if one such card was measured and its link is known.
 
-Each sends its gradients once a step, while the last backward pass still runs. How much of that hides, and how fast the
-link is, we could not measure: the range goes from all of it hidden to none of it, on the slower of the links below.
+Each card sends its gradients once per step, while the last backward pass still runs. We could not measure how much of
+that overlaps or how fast the link is: the range goes from full overlap to none, on the slower of the link speeds below.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from nanopace.hardware.scaling import traffic_bytes
 from nanopace.hardware.speed import Range, card_class
 
 SEVERAL = (4, 8)
-# GB/s that a card sends. GeForce cards cannot reach each other's memory, and go through the host's.
+# GB/s that a card sends. GeForce cards cannot access each other's memory, so the data goes through the host's.
 _LINKS = {"nvlink": (100.0, 300.0), "host": (4.0, 12.0)}
 _NVLINKED = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")
 
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """So many cards on the same step."""
+    """Several cards working on the same step."""
 
     count: int
     batch_size: int
@@ -31,7 +31,7 @@ class Together:
 
 
 def link_of(card: Card) -> str | None:
-    """How cards of this kind reach each other; None where nobody measured one, or several are not put together."""
+    """How cards of this kind are connected; None if none was measured, or several are not usually combined."""
     if not card_class(card).measured:
         return None
     if "GeForce" in card.name:
@@ -40,7 +40,7 @@ def link_of(card: Card) -> str | None:
 
 
 def together(one: Range, count: int, step_tokens: int, parameters: int, link: str) -> Range:
-    """Tokens a second of `count` cards, of which one alone makes `one`."""
+    """Tokens per second of `count` cards, if a single one reaches `one`."""
     sent = traffic_bytes(parameters, count, "ddp")
     slow, fast = (sent / (1e9 * speed) for speed in _LINKS[link])
 

@@ -1,4 +1,4 @@
-"""Several cards in one table, and how a range is written."""
+"""Several cards in one table, and the format of a range."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nanopace.wording.catalog import UNKNOWN, Words
 
 Shown = Callable[[float | None], str]
 
-_LABELS = 22  # columns that the names of the rows take
+_LABELS = 22  # columns for the names of the rows
 _COLUMN = 14
 _EIGHT = 8
 
@@ -29,7 +29,7 @@ def middle(found: Range | None, shown: Shown) -> str:
 
 
 def side_by_side(everyone: Sequence[Recommendation], words: Words, writer: TerminalWriter) -> None:
-    """As many in a table as there is room for."""
+    """As many cards per table as there is room for."""
     most = max(1, (writer.width - _LABELS) // _COLUMN)
     writer.heading(words.text("Side by side"))
     for start in range(0, len(everyone), most):

@@ -1,1 +1,1 @@
-"""`nanopace tune`: the fastest setting of a config on this machine, by short trials within a time budget."""
+"""`nanopace tune`: find the fastest settings for a config on this machine with short trials, within a time budget."""

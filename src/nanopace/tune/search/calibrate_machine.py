@@ -9,13 +9,13 @@ from nanopace.hardware.calibration import Calibration, question, read_calibratio
 from nanopace.ledger import RunEvent
 from nanopace.tune.trial import run_module
 
-_SECONDS = {True: 6.0, False: 1.0}  # of products, on a card and on a CPU
-_BESIDE_S = 4.0  # to start, and to warm up
+_SECONDS = {True: 6.0, False: 1.0}  # of matrix products, on a card and on a CPU
+_BESIDE_S = 4.0  # to start and warm up
 _TIMEOUT_S = 60.0
 
 
 def calibrate_machine(event: RunEvent, config: TrainConfig, left_s: float, folder: Path) -> Calibration | None:
-    """None where nobody measured it, and there was no time to do so, or nowhere to keep the result."""
+    """The calibration; None if it is not known yet and there is no time to measure or nowhere to store it."""
     on_a_card = event.gpu is not None
     rows = rows_for(on_a_card, config.batch_size * config.block_size, config.vocab_size)
     shape = (config.n_layer, config.n_embd, config.vocab_size, rows)

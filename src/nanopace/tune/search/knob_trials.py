@@ -1,4 +1,4 @@
-"""One knob after the other, each in turns with the best so far: kept only where it gains more than trials waver."""
+"""Try one knob after the other, alternating with the best so far; keep it only if it gains more than the noise."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from nanopace.literals import Value
 from nanopace.tune.search.trial_runner import Changed, TrialRunner
 from nanopace.tune.shapley import Share, shares
 
-PAIRS = 2  # of what seems to gain, with it and without: a spread to judge by
-_MOST_PAIRS = 3  # where that is too wide
-_HOPELESS = -0.02  # what loses so much in its first pair has no second one
-_TO_COMPILE_S = 45.0  # before anything is known of it
+PAIRS = 2  # runs with and without a knob that seems to gain, to estimate the noise
+_MOST_PAIRS = 3  # if the noise is too large
+_HOPELESS = -0.02  # a knob that loses this much in its first pair gets no second one
+_TO_COMPILE_S = 45.0  # until it is known
 
 
 @dataclass(frozen=True, slots=True)
 class KnobTrial:
-    """A knob that was tried, and what it did to the logarithm of the speed."""
+    """A knob that was tried, and its effect on the logarithm of the speed."""
 
     knob: str
     value: Value
@@ -31,7 +31,7 @@ class KnobTrial:
 
 
 def knobs_to_try(config: TrainConfig, on_a_card: bool) -> list[tuple[str, Value]]:
-    """What to try, in this order: what is likely to gain first, what takes long to compile last."""
+    """What to try, in order: likely gains first, long compilations last."""
     if not on_a_card:
         return [("compile", not config.compile)]
     if not config.compile:
@@ -77,7 +77,7 @@ def _try_knob(trials: TrialRunner, best: Changed, changed: Changed, knob: str) -
 
 
 def _last_two(trials: TrialRunner, best: Changed) -> int:
-    """Where to count from: what was tried just now, or with one trial in between, need not be tried again."""
+    """Where to count from: what was tried just now, or with one trial in between, need not be repeated."""
     recent = [each.changed for each in trials.tried[-2:]]
     return len(trials.tried) - (len(recent) - recent.index(best) if best in recent else 0)
 
@@ -85,8 +85,8 @@ def _last_two(trials: TrialRunner, best: Changed) -> int:
 def in_turns(
     trials: TrialRunner, best: Changed, changed: Changed, begin: int, pairs: int, reserve: int
 ) -> Share | None:
-    """Run `pairs` more of both in turns. What the change does to the speed, by all trials since `begin`; None where it
-    fails."""
+    """Run `pairs` more of both, alternating. Return the effect of the change on the speed, from all trials since
+    `begin`; None if it fails."""
     for _ in range(pairs):
         for each in (best, changed):
             if each == best and trials.rates(best, begin) and not trials.rates(changed, begin):
@@ -105,7 +105,7 @@ def _compared(trials: TrialRunner, before: Changed, after: Changed, begin: int) 
 
 
 def rates_of(trials: TrialRunner, before: Changed, after: Changed, begin: int) -> tuple[list[float], list[float]]:
-    """Only of those in turns, unless there are too few: what was chosen because it was fast was lucky, too."""
+    """Only from alternating trials, unless there are too few: a setting chosen for its speed was partly lucky."""
     rates = trials.rates(before, begin), trials.rates(after, begin)
     return rates if min(map(len, rates)) > 1 else (trials.rates(before), trials.rates(after))
 

@@ -1,4 +1,4 @@
-"""Where memory ends, as predicted before anything is tried: of a card, or of the computer where there is none."""
+"""Where memory ends, predicted before anything is tried: for a card, or for the computer if there is none."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nanopace.ledger import RunEvent
 from nanopace.memory_ladder import keeps_gradients, useful_steps
 
 _OF_THE_CARD = 0.98
-_OF_THE_COMPUTER = 0.5  # others live there, too
+_OF_THE_COMPUTER = 0.5  # the rest is for other programs
 _SINGLE = 2  # float32 keeps twice as much of each layer
 
 
 def fits_in(event: RunEvent, config: TrainConfig) -> Callable[[int], bool]:
-    """Whether so many sequences in a micro-batch fit. Where nobody knows how much memory there is, all of them do."""
+    """Returns whether a micro-batch of that many sequences fits. If the amount of memory is unknown, all of them do."""
     size = (config.n_layer, config.n_embd, config.vocab_size, config.block_size)
     if event.gpu is None:
         most = _OF_THE_COMPUTER * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -27,7 +27,7 @@ def fits_in(event: RunEvent, config: TrainConfig) -> Callable[[int], bool]:
         return lambda _: True
     if str(event.choices.get("kernels", "")).startswith("fused"):
         asked = memory_steps(config.memory)
-        steps = useful_steps(config.recipe) if asked is None else asked  # auto takes as many of them as it needs
+        steps = useful_steps(config.recipe) if asked is None else asked  # auto takes as many as it needs
         divisible = keeps_gradients(steps)
         return lambda count: (
             fused_peak_bytes(*size, count, steps, recipe=config.recipe, fp8=config.fp8) <= usable_bytes(memory / GIB)

@@ -1,12 +1,12 @@
-"""Which micro-batch to try next, given what was tried, and which one to take. Nothing here runs anything.
+"""Which micro-batch to try next, given what was tried, and which one to choose. Nothing here runs anything.
 
 A step trains on the same sequences whatever the micro-batch, so the candidates are the divisors of their number. A
-micro-batch of B takes t = a + b B: a is its fixed cost, b the cost of each sequence. So the speed rises with B, ever
-less, until something else gets in the way: caches, recomputation, the end of the memory. The speed has one maximum, and
-we look for its knee: the smallest micro-batch within 2% of the best. Where the measurements lie on such a line, the
-line predicts the knee, and one trial there confirms it: about four trials in all, none of which is trusted alone. Where
-the knee turns out slower than predicted, the line from there to the best predicts another. Where the measurements lie
-on no line, maximum and knee are found by halving.
+micro-batch of B takes t = a + b B: a is its fixed cost, b the cost per sequence. So the speed rises with B, less and
+less, until something else interferes: caches, recomputation, the end of the memory. The speed has one maximum, and we
+look for its knee: the smallest micro-batch within 2% of the best. If the measurements are on such a line, it predicts
+the knee, and one trial there confirms it: about four trials in total, none of which is trusted alone. If the knee turns
+out slower than predicted, the line from there to the best predicts another. If the measurements are not on a line,
+maximum and knee are found by bisection.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from statistics import median
 
 from nanopace.tune.divisors import divisors
 
-WITHIN = 0.015  # of the best speed, as measured: 2% is what we promise, and trials are some tenths of a percent off
-_MOST_WITHIN = 0.05  # however much the steps waver
-_STRAIGHT = 0.015  # off the line, and still on it; more where the steps waver
-_TO_SIGMA = 1.4826  # of a median absolute deviation
+WITHIN = 0.015  # of the best measured speed: we promise 2%, and trials are off by a few tenths of a percent
+_MOST_WITHIN = 0.05  # however noisy the steps are
+_STRAIGHT = 0.015  # largest distance from the line; more if the steps are noisy
+_TO_SIGMA = 1.4826  # from a median absolute deviation
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One micro-batch that was tried; no steps: memory was full."""
+    """A micro-batch that was tried; without steps if memory was full."""
 
     sequences: int
     step_ms: tuple[float, ...]
@@ -42,7 +42,7 @@ class Probe:
 
     @property
     def error(self) -> float:
-        """The standard error of the median, as a share of it, from the spread of the steps."""
+        """The standard error of the median, as a share of it, from the scatter of the steps."""
         if len(self.step_ms) < 2:
             return 0.0
         middle = self.ms
@@ -52,13 +52,13 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """A micro-batch of B sequences takes fixed_ms + marginal_ms * B; the optimizer's share is in the second."""
+    """A micro-batch of B sequences takes fixed_ms + marginal_ms * B; the latter includes the optimizer's share."""
 
     fixed_ms: float
     marginal_ms: float
 
     def each_ms(self, count: int) -> float:
-        """What each of `count` sequences takes. Never negative, whatever the fit says."""
+        """The time of each of `count` sequences. Never negative, whatever the fit."""
         return max(0.0, self.marginal_ms) + max(0.0, self.fixed_ms) / count
 
 
@@ -73,10 +73,10 @@ def candidates(sequences: int, fits: Callable[[int], bool]) -> list[int]:
 
 
 def next_probe(allowed: Sequence[int], given: int, tried: Mapping[int, Probe]) -> int | None:
-    """What to try next: the given one, the largest, the middle; then the knee that their line predicts. Where they are
-    on none, halve towards the maximum and towards its knee.
+    """What to try next: the given one, the largest, the middle; then the knee that their line predicts. If they are not
+    on a line, bisect towards the maximum and its knee.
 
-    None: the search is over. Nothing is tried that is as large as what did not fit.
+    None: the search is over. Never try anything as large as what did not fit.
     """
     if given not in tried:
         return given
@@ -88,7 +88,7 @@ def next_probe(allowed: Sequence[int], given: int, tried: Mapping[int, Probe]) -
     if line[-1] not in good:
         if wall == math.inf or not good:
             return line[-1] if wall == math.inf else line[len(line) // 2]
-        above = [each for each in line if each > max(good)]  # the prediction was wrong: halve up to the wall
+        above = [each for each in line if each > max(good)]  # the prediction was wrong: bisect up to the limit
         return above[len(above) // 2]
     if len(good) < 3 and (third := _middle_of_widest(line, good)) is not None:
         return third
@@ -101,8 +101,8 @@ def next_probe(allowed: Sequence[int], given: int, tried: Mapping[int, Probe]) -
 
 
 def pick(tried: Mapping[int, Probe]) -> int | None:
-    """The smallest that is as fast as the best: within 2%, or within the noise of the steps; by the line through all,
-    where a trial confirms it. None where nothing fits."""
+    """The smallest that is as fast as the best: within 2%, or within the noise of the steps; from the line through all,
+    if a trial confirms it. None if nothing fits."""
     good = {each.sequences: each for each in tried.values() if each.fits}
     if not good:
         return None
@@ -115,8 +115,8 @@ def alike(a: Probe, b: Probe) -> bool:
 
 
 def predicted_knee(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
-    """The knee among `line`, by the line through the measurements; None where they are on none. The largest may be
-    slower than the line says, because something is in their way: then nothing as large is considered."""
+    """The knee among `line`, from the line through the measurements; None if they are not on one. The largest may be
+    slower than the line predicts, because something interferes: then nothing that large is considered."""
     count = len(good)
     while count > 2:
         within = sorted(good)[:count]
@@ -131,8 +131,8 @@ def predicted_knee(line: Sequence[int], good: Mapping[int, Probe]) -> int | None
 
 
 def _on_the_way(knee: int, line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
-    """The knee, unless the next larger one that was tried is slower than the next smaller: then the line ends between
-    them, and a trial in the middle says more."""
+    """The knee, unless the next larger one tried is slower than the next smaller: then the line ends between them, and
+    a trial in the middle tells more."""
     low = max((each for each in good if each < knee), default=0)
     high = min((each for each in good if each > knee), default=0)
     ends = low and high and good[high].ms > good[low].ms
@@ -140,7 +140,7 @@ def _on_the_way(knee: int, line: Sequence[int], good: Mapping[int, Probe]) -> in
 
 
 def _farther_up(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
-    """The knee by the line from the largest slow one to the best; None where that is not before the first fast one."""
+    """The knee from the line between the largest slow one and the best; None if it is not before the first fast one."""
     best, fast = _best(good), min(_fast(good))
     slow = max((each for each in good if each < fast), default=0)
     through = cost({each: good[each] for each in (slow, best.sequences) if each in good}, 1)
@@ -151,7 +151,7 @@ def _farther_up(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
 
 
 def _explains(through: Cost, within: Sequence[int], good: Mapping[int, Probe]) -> bool:
-    """All of `within` are on the line; the others are slower than it says, and than the fastest on it."""
+    """Whether all of `within` are on the line, and the others are slower than it and than the fastest on it."""
     off = {each: 1 - through.each_ms(each) / probe.ms for each, probe in good.items()}
     fastest = min(good[each].ms for each in within)
     return all(abs(off[each]) <= max(_STRAIGHT, good[each].error) for each in within) and all(
@@ -160,7 +160,7 @@ def _explains(through: Cost, within: Sequence[int], good: Mapping[int, Probe]) -
 
 
 def cost(tried: Mapping[int, Probe], sequences: int) -> Cost | None:
-    """The line through what was measured, by least squares of relative errors; None with fewer than two points."""
+    """The line through the measurements, by least squares of relative errors; None with fewer than two points."""
     points = [(each.sequences, each.ms * each.sequences / sequences) for each in tried.values() if each.fits]
     if len(points) < 2:
         return None
@@ -181,7 +181,7 @@ def _best(good: Mapping[int, Probe]) -> Probe:
 
 
 def _fast(good: Mapping[int, Probe]) -> list[int]:
-    """Those as fast as the best, in their order."""
+    """Those as fast as the best, in order."""
     best = _best(good)
     return sorted(each for each in good if _as_fast(good[each], best))
 
@@ -205,8 +205,8 @@ def _middle_of_widest(line: Sequence[int], good: Mapping[int, Probe]) -> int | N
 
 
 def _halving(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
-    """The middle of the widest gap in which maximum or knee may be: between the best and a neighbour that is as fast,
-    on either side of the maximum; beyond the last fast one; before the first."""
+    """The middle of the widest gap that may contain the maximum or the knee: between the best and an equally fast
+    neighbour, on either side of the maximum; after the last fast one; before the first."""
     fast, line = _fast(good), [each for each in line if each not in good]
     beyond = min((each for each in good if each > fast[-1]), default=fast[-1])
     before = max((each for each in good if each < fast[0]), default=0)

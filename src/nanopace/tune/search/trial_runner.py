@@ -1,4 +1,4 @@
-"""Trials within a time budget. Each result is kept, so a second call goes on where the first one ended."""
+"""Trials within a time budget. Each result is stored, so that a second call continues where the first one ended."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from nanopace.tune.trial import Outcome, data_share, introduction, run_trial, se
 
 PILOT_STEPS = 6
 _FEWEST_STEPS, _MOST_STEPS = 6, 40
-_SHARE = 1 / 30  # of the budget, that the steps of one trial take at most
+_SHARE = 1 / 30  # of the budget: the most that the steps of one trial may take
 _GOOD = 0.01  # the error of a trial that is long enough
-_CHEAP = 1 / 4  # of what comes before the steps: so long they may take in any case
-_CAUTION = 1.2  # trials take as long as those before, give or take
+_CHEAP = 1 / 4  # of the time before the steps: they may always take this long
+_CAUTION = 1.2  # trials take about as long as those before
 
-Changed = Mapping[str, Value]  # knobs, against the given config
+Changed = Mapping[str, Value]  # knobs, compared with the given config
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One trial and what came of it. `number` counts those of the same setting."""
+    """One trial and its outcome. `number` counts those of the same setting."""
 
     changed: Changed
     number: int
@@ -40,7 +40,7 @@ class TrialRunner:
     def __init__(
         self, given: Changed | None, folder: Path, budget_s: float, tell: Callable[[Tried], None] = lambda _: None
     ) -> None:
-        """`given` is None where the machine decides; what it decided is known after the first trial."""
+        """`given` is None if the machine decides; its decisions are known after the first trial."""
         self._given, self.folder, self._tell = given, folder, tell
         self._budget_s, self._begin = budget_s, time.monotonic()
         self._kept = read_results(folder)
@@ -58,17 +58,17 @@ class TrialRunner:
         return max(self._recent) * _CAUTION
 
     def affords(self, changed: Changed, others: int = 0, extra_s: float = 0.0) -> bool:
-        """Whether one more of this setting, and so many others, would come to their end within the budget. What was
-        kept costs nothing."""
+        """Whether one more trial of this setting, and `others` more, would finish within the budget. Stored results
+        cost nothing."""
         return self._next(changed) in self._kept or (1 + others) * self.trial_s + extra_s <= self.left_s
 
     def run(self, changed: Changed) -> Outcome:
-        """One more trial of this setting."""
+        """Run one more trial of this setting."""
         number = self._count(changed)
         outcome = self._kept.get(self._next(changed))
         if outcome is None:
             outcome = self._run(changed, number)
-            if outcome.failure != "time":  # another time there may be more of it
+            if outcome.failure != "time":  # next time, there may be more of it
                 keep_result(self.folder, dict(changed), number, outcome)
         if outcome.worked and outcome.step_ms:
             self._learn(outcome)
@@ -77,16 +77,16 @@ class TrialRunner:
         return outcome
 
     def rates(self, changed: Changed, since: int = 0) -> list[float]:
-        """Tokens per second of the trials of this setting that came to their end, the first `since` of all left out."""
+        """Tokens per second of the finished trials of this setting, leaving out the first `since` of all trials."""
         found = (each.outcome.tokens_per_second for each in self.tried[since:] if each.changed == changed)
         return [rate for rate in found if rate]
 
     def use_config(self, given: Changed) -> None:
-        """Go on as if this config, which the machine chose, had been given."""
+        """Continue as if this config, which the machine chose, had been given."""
         self._given = given
 
     def introduced(self, changed: Changed) -> RunEvent | None:
-        """What the first trial of a setting says of config and card, and of what the trainer chose."""
+        """What the first trial of a setting reports about config and card, and about the trainer's choices."""
         return introduction(self._folder_of(changed, 0))
 
     def data_share(self, changed: Changed) -> float | None:
@@ -107,7 +107,7 @@ class TrialRunner:
         return _key(changed, self._count(changed))
 
     def _learn(self, outcome: Outcome) -> None:
-        """The first trial decides how many steps the others have. It also imports torch, and so takes longer."""
+        """The first trial decides how many steps the others have. It also imports torch, so it takes longer."""
         seconds = outcome.seconds - outcome.compile_ms / 1000
         if not self.tried:
             step_s = sum(outcome.step_ms) / len(outcome.step_ms) / 1000
@@ -131,5 +131,5 @@ def _key(changed: Changed, number: int) -> str:
 
 
 def read_results(folder: Path) -> dict[str, Outcome]:
-    """The kept results by their settings."""
+    """The stored results by their settings."""
     return {_key(changed, number): outcome for changed, number, outcome in kept_results(folder)}

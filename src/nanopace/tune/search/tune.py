@@ -1,10 +1,10 @@
-"""The fastest setting of a config on this machine, by trials: tokens per step, and so the loss, stay as they are.
+"""Find the fastest settings for a config on this machine by trials: tokens per step, and so the loss, stay the same.
 
-First the micro-batch (search.py), then one knob after the other at that micro-batch, each in turns with the best so far
-and kept only where it is better by more than the trials waver; at the end the given config and the chosen one in turns.
-What the trainer itself finds out at every start is not searched again, only reported: the attention kernel, the batch
-of evaluations, and how much of the layers is computed twice (memory=auto: a larger micro-batch that needs it has to be
-faster with it).
+First the micro-batch (micro_batch_search.py), then one knob after the other at that micro-batch, each alternating with
+the best so far and kept only if it is better by more than the noise; at the end, the given config and the chosen one
+alternate. What the trainer itself finds out at every start is only reported: the attention kernel, the batch of
+evaluations, and how much of the layers is recomputed (memory=auto: a larger micro-batch that needs it must be faster
+with it).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from nanopace.tune.search.micro_batch_search import (
 from nanopace.tune.search.trial_runner import Changed, TrialRunner, Tried
 from nanopace.tune.shapley import Share
 
-_SLOWER = 0.02  # than the given one: by more than that the chosen one is not taken
-# What the machine decides where no config is given; the rest of it is a schedule for two minutes.
+_SLOWER = 0.02  # than the given config: if the chosen one loses more than this, it is rejected
+# What the machine decides if no config is given; the rest of it is a schedule for two minutes.
 _OF_THE_MACHINE = (
     *("dataset", "n_layer", "n_head", "n_embd", "block_size", "vocab_size", "dropout", "learning_rate", "min_lr"),
     *("gradient_accumulation_steps", "batch_size", "dtype"),
@@ -58,28 +58,28 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What came of it."""
+    """The result."""
 
-    settings: Mapping[str, Value]  # all that were given, as they are chosen now
+    settings: Mapping[str, Value]  # all that were given, with the chosen values
     changes: tuple[Change, ...]
-    gain: Share | None  # of the logarithm of the speed; None where nothing was changed
+    gain: Share | None  # of the logarithm of the speed; None if nothing was changed
     tokens_per_second: tuple[float | None, float]  # of the given config and of the chosen one
-    sequences: int  # of a step
+    sequences: int  # per step
     block_size: int
     cost: Cost | None  # of a micro-batch
     knobs: tuple[KnobTrial, ...]
     trials: tuple[Tried, ...]
     complete: bool  # else the budget ended the search for the micro-batch
-    predicted_wall: int | None  # the smallest micro-batch that was not tried: it is predicted not to fit
-    found_out: Mapping[str, str]  # by the trainer itself, with the chosen one: attention, memory, ..., and why
-    data_share: float | None  # of the steps' time, of the chosen one
+    predicted_wall: int | None  # the smallest micro-batch that was not tried, because it is not expected to fit
+    found_out: Mapping[str, str]  # by the trainer itself, with the chosen config: attention, memory, ..., and why
+    data_share: float | None  # of the steps' time, with the chosen config
     gpu: str | None
     calibration: Calibration | None  # what matrix products reach here
     utilisation: float | None  # of that, by the chosen config
 
 
 def tune(given: Changed | None, folder: Path, budget_s: float, tell: Callable[[Tried], None] = lambda _: None) -> Tuned:
-    """`given` are the knobs of a config; None: what `nanopace train` would train by itself."""
+    """`given`: the knobs of a config; None: what `nanopace train` would train by itself."""
     trials = TrialRunner(given, folder, budget_s, tell)
     event = _first(trials, budget_s)
     config = TrainConfig(**event.config)  # type: ignore[arg-type]
@@ -99,7 +99,7 @@ def tune(given: Changed | None, folder: Path, budget_s: float, tell: Callable[[T
     if gain is not None and not gain.shows:
         gain = in_turns(trials, {}, best, begin, 1, reserve=0)
     if gain is not None and gain.value < math.log(1 - _SLOWER):
-        best, gain = {}, None  # the search was misled by a machine that does other things as well
+        best, gain = {}, None  # other work on the machine misled the search
     before, after = rates_of(trials, {}, best, begin)
     calibration = calibrate_machine(event, config, trials.left_s, trials.folder)
     return Tuned(
@@ -123,7 +123,7 @@ def tune(given: Changed | None, folder: Path, budget_s: float, tell: Callable[[T
 
 
 def _first(trials: TrialRunner, budget_s: float) -> RunEvent:
-    """The given config as it is: what it is, whether it trains at all, and how long a trial takes."""
+    """Run the given config unchanged: what it is, whether it trains at all, and how long a trial takes."""
     pilot = trials.run({})
     if pilot.failure == "time":
         raise UsageError(
@@ -154,7 +154,7 @@ def _micro_batch(count: int, sequences: int, before: int) -> dict[str, Value]:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """Every micro-batch that was tried, of those that are predicted to fit, and whether there was time for all."""
+    """All micro-batches tried among those predicted to fit, and whether there was time for all."""
 
     allowed: Sequence[int]
     probes: Mapping[int, Probe]
@@ -162,7 +162,7 @@ class _Search:
 
 
 def _search(trials: TrialRunner, allowed: Sequence[int], given: int, sequences: int) -> _Search:
-    """What is left of the budget must be enough for a comparison."""
+    """Search while enough of the budget is left for a comparison."""
     probes = {given: _probe(trials.tried[0], given)}
     once = {given}
     while (count := _next(allowed, given, probes, once)) is not None:
@@ -170,34 +170,34 @@ def _search(trials: TrialRunner, allowed: Sequence[int], given: int, sequences: 
         if not trials.affords(changed, others=2 if len(probes) > 1 else 0):
             return _Search(allowed, probes, False)
         trials.run(changed)
-        before, probes[count] = probes.get(count), _probe(trials.tried[-1], count)  # the second one of two counts
+        before, probes[count] = probes.get(count), _probe(trials.tried[-1], count)  # the second of two counts
         once ^= {count}
         if before is not None and alike(before, probes[count]):
-            once.clear()  # a machine that says the same again need not be asked a third time
+            once.clear()  # if the machine repeats its result, there is no need for a third trial
     return _Search(allowed, probes, True)
 
 
 def _next(allowed: Sequence[int], given: int, probes: Mapping[int, Probe], once: Collection[int]) -> int | None:
-    """What the search asks for; else the fastest, or the one to be taken, a second time: a single trial may be lucky,
-    and the search would stop beside it."""
+    """What the search asks for; else a second trial of the fastest or of the chosen one: a single trial may be lucky,
+    and the search would stop next to it."""
     count = next_probe(allowed, given, probes)
     if count is not None:
         return count
     good = {each.sequences: each for each in probes.values() if each.fits}
     if len(good) < 2 or predicted_knee(sorted(good), good) is not None:
-        return None  # on a line with all the others none is lucky
+        return None  # on a line with all the others, none is lucky
     fastest = min(good.values(), key=lambda probe: probe.ms).sequences
     return next((each for each in (fastest, pick(probes)) if each in once), None)
 
 
 def _probe(tried: Tried, count: int) -> Probe:
-    """One that the trainer had to make smaller did not fit, nor did one that failed in any other way."""
+    """A trial as a probe: it did not fit if the trainer had to make it smaller, or if it failed in any other way."""
     outcome = tried.outcome
     return Probe(count, outcome.step_ms if outcome.worked and outcome.micro_batch is None else ())
 
 
 def _all_probes(trials: TrialRunner, given: int) -> dict[int, Probe]:
-    """The steps of all trials of a micro-batch together, those at the end, too."""
+    """The steps of all trials of a micro-batch together, including those at the end."""
     found: dict[int, Probe] = {}
     for tried in trials.tried:
         if set(tried.changed) <= {"batch_size", "gradient_accumulation_steps"}:

@@ -1,4 +1,4 @@
-"""A tuning for the terminal: what is faster now and by how much, which knobs changed and why, and every trial."""
+"""A tuning for the terminal: what is faster now and by how much, which knobs changed and why, and all trials."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from nanopace.views.document import Cell, Table, Text
 from nanopace.views.terminal.writer import TerminalWriter
 from nanopace.wording.catalog import UNKNOWN, Words, words
 
-_UNSTEADY = 1.2  # times as fast, of the same setting
-_WAITING = 0.01  # of the steps' time, for data: from there on more than one thread would gain something
+_UNSTEADY = 1.2  # times as fast, with the same setting
+_WAITING = 0.01  # of the steps' time, for data: above this, more than one thread would help
 
 
 def write(found: Tuned, words: Words, writer: TerminalWriter) -> None:
@@ -44,7 +44,7 @@ def write(found: Tuned, words: Words, writer: TerminalWriter) -> None:
 
 
 def config_text(found: Tuned, source: str | None) -> str:
-    """The whole file: what was given, with the knobs that changed and why. English and ASCII, as nanoGPT reads it."""
+    """The complete file: the given config, with the knobs that changed and why. English and ASCII, for nanoGPT."""
     english = words("en")
     changes = {each.knob: each for each in found.changes}
     lines = [f"# {source or 'what nanopace train chooses'}, tuned: nanopace tune.", f"# {_answer(found, english)}"]
@@ -137,7 +137,7 @@ def _of_the_data(found: Tuned, words: Words) -> list[str]:
 
 
 def _of_the_noise(found: Tuned, words: Words) -> list[str]:
-    """Where the same setting is fast at one time and slow at another, most of what is said above is chance."""
+    """If the same setting is sometimes fast and sometimes slow, most of the results above are chance."""
     rates: dict[str, list[float]] = {}
     for each in found.trials:
         if each.outcome.worked and each.outcome.tokens_per_second:
@@ -209,7 +209,7 @@ def _trial_row(tried: Tried, words: Words) -> Sequence[Text]:
 
 
 def setting_name(changed: Changed) -> str:
-    """What was changed, short: the accumulation follows from the micro-batch."""
+    """What was changed, in short: the accumulation follows from the micro-batch."""
     return " ".join(
         f"{knob}={plain(value)}" for knob, value in changed.items() if knob != "gradient_accumulation_steps"
     )

@@ -1,1 +1,1 @@
-"""Runs held against each other, in sentences, tables and sections that terminal and page both show."""
+"""Comparisons of runs as sentences, tables and sections, shared by terminal and page."""

@@ -1,15 +1,15 @@
-"""The time to a loss: the figures of its table, for the terminal and for the page."""
+"""The time to a loss: the rows of its table, for the terminal and the page."""
 
 from __future__ import annotations
 
 from nanopace.diagnosis.comparison import Arrival, Reached
 from nanopace.wording.catalog import UNKNOWN, Words
 
-Row = tuple[str, str, str, str]  # what, of both runs, and b over a
+Row = tuple[str, str, str, str]  # name, both runs, and b over a
 
 
 def arrival_rows(arrival: Arrival, words: Words) -> list[Row]:
-    """What each run needed to get there; what is known of neither is left out."""
+    """What each run needed to reach the loss; figures unknown for both are left out."""
     a, b = arrival.a, arrival.b
     rows = [
         (
@@ -52,7 +52,7 @@ def arrival_notes(arrival: Arrival, words: Words) -> tuple[str, str]:
 
 
 def goal_label(goal: float, words: Words) -> str:
-    """The loss to be reached."""
+    """The loss to reach."""
     return words.text("goal: {loss}", loss=words.number(goal, 4))
 
 
@@ -65,12 +65,12 @@ def _over(b: float | None, a: float | None) -> float | None:
 
 
 def _when(reached: Reached, words: Words) -> str:
-    """A run that goes on from another one may begin below the loss: it did not reach it in no time."""
+    """The time it took. A run that continues another may start below the loss: that is not a time of zero."""
     return words.duration(reached.seconds) if reached.seconds > 0 else words.text("from the start")
 
 
 def _span(reached: Reached, words: Words) -> str:
-    """From the loss plus its error to the loss less its error, which a run need not have reached."""
+    """From the loss plus the uncertainty to the loss minus the uncertainty, which the run may never have reached."""
     if reached.seconds <= 0:
         return ""
     if reached.early_s is None:
@@ -82,7 +82,7 @@ def _span(reached: Reached, words: Words) -> str:
 
 
 def _around(reached: Reached, words: Words) -> str:
-    """The iterations of the two evaluations, or of the one that is there at once."""
+    """The iterations of the two evaluations, or of the first one if it already reaches the loss."""
     if reached.after_iteration is None:
         return words.count(reached.by_iteration)
     return f"{words.count(reached.after_iteration)} – {words.count(reached.by_iteration)}"

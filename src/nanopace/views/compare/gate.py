@@ -29,7 +29,7 @@ def _sentence(check: Check, words: Words) -> str:
 
 
 def _shown(check: Check, name: str, number: Number, words: Words) -> str | None:
-    """A number with as many digits as its limit needs beside it."""
+    """A number with as many digits as comparing it with its limit needs."""
     if number is None:
         return None
     if not isinstance(number, float):
@@ -44,5 +44,5 @@ def _shown(check: Check, name: str, number: Number, words: Words) -> str | None:
 
 
 def _digits(share: float) -> int:
-    """As few as a percentage was typed with."""
+    """As few decimals as the percentage was typed with."""
     return next((digits for digits in range(_MOST_DIGITS) if abs(round(100 * share, digits) / 100 - share) < 1e-9), 4)

@@ -1,6 +1,6 @@
-"""Two runs against each other: the verdict, and which finding is said where. Three and more: ranking.py.
+"""Two runs compared: the verdict, and where each finding appears. For three or more, see ranking.py.
 
-Each run has a letter; A is what the others are held against.
+Each run has a letter; the others are compared with A.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from nanopace.views.document import Text, run_cell, run_letter
 from nanopace.views.report import marked, tilde
 from nanopace.wording.catalog import Words
 
-# The verdict is a sentence on speed, on learning and on the time to a loss: of each kind the first that there is.
+# The verdict has a sentence each on speed, on learning and on the time to a loss: the first available of each kind.
 SPEED = (
     *("compare_speed", "compare_speed_equal", "compare_speed_unclear", "compare_step_unknown"),
     *("compare_untimed", "compare_both_untimed"),
     *("compare_time_per_iteration", "compare_speed_unknown"),
 )
-CAVEAT = ("compare_data_unknown",)  # goes before what is said of learning
+CAVEAT = ("compare_data_unknown",)  # comes before the sentence on learning
 LEARNING = (
     *("compare_crossover", "compare_crossover_best", "compare_leads_time"),
     *("compare_loss_tokens", "compare_loss_iterations"),
@@ -32,7 +32,7 @@ ARRIVAL = (
     *("compare_sooner", "compare_sooner_iterations", "compare_arrival_same", "compare_arrival_equal"),
     *("compare_arrival_uncertain", "compare_sooner_bits", "compare_arrival_equal_bits"),
 )
-REASONS = ("compare_overall", "compare_stretch", "compare_time_share")  # why the faster one is not further
+REASONS = ("compare_overall", "compare_stretch", "compare_time_share")  # why the faster one is not ahead
 CLOCK = ("compare_clock_incomplete", "compare_late_start", "compare_clock_unknown")
 SETTINGS = ("compare_same_settings", "compare_settings_unknown")
 WHY = ("compare_why", "compare_why_unknown_peak")
@@ -40,12 +40,12 @@ ATTRIBUTION = ("compare_one_knob", "compare_speed_knob", "compare_known_differ",
 NAMES = frozenset(  # of runs
     {"faster", "slower", "better", "worse", "early", "late", "leader", "follower", "sooner", "later", "run"}
 )
-ALIKE = (("sooner_tokens", "later_tokens"), ("sooner_iterations", "later_iterations"))  # not said if they print alike
+ALIKE = (("sooner_tokens", "later_tokens"), ("sooner_iterations", "later_iterations"))  # left out if they print alike
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One comparison in one language, and the letters of its two runs: A, and that of the n-th run after it."""
+    """One comparison in one language, with the letters of its two runs: A, and that of the n-th run after it."""
 
     found: Comparison
     words: Words
@@ -64,9 +64,9 @@ class Pair:
         return name, run_cell(0), run_cell(self.number), last
 
     def sentence(self, finding: Finding) -> str:
-        """The sentence of a finding, with letters for the names of the runs."""
+        """The sentence of a finding, with letters instead of run names."""
         words, a, b = self.words, self.found.a.source.name, self.found.b.source.name
-        # Two files of the same name are told apart in findings by these letters, too.
+        # Findings also use these letters to distinguish two files of the same name.
         letters: Mapping[object, str] = {f"{a} (A)": self.a, f"{b} (B)": self.b, b: self.b, a: self.a}
         numbers: dict[str, object] = dict(finding.numbers)
         for name in NAMES.intersection(numbers):
@@ -85,13 +85,13 @@ class Pair:
         return [self.sentence(finding) for finding in self.found.findings if finding.code in codes]
 
     def rest(self, codes: Sequence[str]) -> list[str]:
-        """Those of them that the verdict has not said."""
+        """The sentences of these findings that are not in the verdict."""
         said = self.verdict()
         found = (finding for finding in self.found.findings if finding.code in codes)
         return [self.sentence(finding) for finding in found if finding not in said]
 
     def verdict(self) -> list[Finding]:
-        """What is said first."""
+        """The findings to show first."""
         learning = self.first(LEARNING)
         on_loss = {finding.code: finding for finding in self.found.findings if finding.code in CAVEAT}
         on_loss |= {} if learning is None else {learning.code: learning}
@@ -104,7 +104,7 @@ class Pair:
         return [finding for finding in found if finding is not None]
 
     def _risen(self, learning: Finding | None) -> Finding | None:
-        """The finding that the loss of the leading run has risen since; None where it has not."""
+        """The finding that the leading run's loss has since risen; None if it has not."""
         if learning is None:
             return None
         ahead = {learning.numbers.get(name) for name in ("late", "leader", "better")} - {None}

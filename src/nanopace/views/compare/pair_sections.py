@@ -1,4 +1,4 @@
-"""The sections that the verdict on two runs rests on."""
+"""The sections that support the verdict on two runs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from nanopace.views.report import marked, tilde
 from nanopace.wording.catalog import UNKNOWN, Words
 
 MOST_POINTS = 6  # of a loss table; --verbose shows all
-_LARGEST_EXPONENT = 700.0  # of a factor that is still a number
+_LARGEST_EXPONENT = 700.0  # a factor with a larger exponent would overflow
 
 
 def details(pair: Pair, *, verbose: bool) -> list[Section]:
-    """Every section on a pair but the figures of its runs."""
+    """All sections about a pair except the figures of its runs."""
     return [
         _changes(pair, verbose=verbose),
         _decomposition(pair),
@@ -31,7 +31,7 @@ def details(pair: Pair, *, verbose: bool) -> list[Section]:
 
 
 def figures(pair: Pair) -> Section:
-    """The two runs side by side, what rests on an inferred fact marked; what is known of neither is left out."""
+    """The two runs side by side, with figures based on inferred facts marked; figures unknown for both are left out."""
     words, a, b = pair.words, pair.found.a, pair.found.b
     known: Sequence[tuple[str, Callable[[Diagnosis], float | None], Callable[[float | None], str], str]] = (
         (words.fact("parameters"), lambda d: d.model.parameters, lambda x: words.si(x, digits=2), "parameters"),
@@ -55,7 +55,7 @@ def figures(pair: Pair) -> Section:
             continue
         ratio = words.factor(of_b / of_a) if of_a and of_b else ""
         rows.append((label, marked(tilde(a, fact), shown(of_a)), marked(tilde(b, fact), shown(of_b)), ratio))
-    if a.loss.metric == b.loss.metric:  # without a ratio: a loss has no zero that it could be measured from
+    if a.loss.metric == b.loss.metric:  # without a ratio: a loss has no natural zero
         best = words.number(a.loss.best_val, 4), words.number(b.loss.best_val, 4)
         rows += [(words.text("best validation"), *best, "")] if best != (UNKNOWN, UNKNOWN) else []
     table = [Table(rows, "lrrr", pair.head("", f"{pair.b}/{pair.a}"))] if rows else []
@@ -63,8 +63,9 @@ def figures(pair: Pair) -> Section:
 
 
 def achieved_of(runs: Iterable[Diagnosis]) -> Callable[[Diagnosis], float | None]:
-    """TFLOP/s of a card, of both runs on one basis: by tokens and FLOPs where both have them, as printed where neither
-    tells its tokens. Else the figures are no pair, and might contradict the tokens per second: none is shown."""
+    """TFLOP/s per card, for both runs on the same basis: from tokens and FLOPs if both have them, as printed if neither
+    has tokens. Otherwise none is shown, because the figures would not be comparable and might contradict the tokens per
+    second."""
     runs = tuple(runs)
     if all(_counted_tflops(run) is not None for run in runs):
         return _counted_tflops
@@ -79,7 +80,7 @@ def _counted_tflops(run: Diagnosis) -> float | None:
 
 
 def _changes(pair: Pair, *, verbose: bool) -> Section:
-    """The knobs that differ, and where each value is from."""
+    """The knobs that differ, and where each value comes from."""
     words, found = pair.words, pair.found
     blocks: list[str | Table] = []
     if found.changed:
@@ -127,7 +128,7 @@ def _decomposition(pair: Pair) -> Section:
 
 
 def parts_of_speed(parts: Decomposition, words: Words) -> list[tuple[str, float]]:
-    """The known parts and their sum; the number of cards only where it differs."""
+    """The known parts and their sum; the number of cards only if it differs."""
     utilisation = words.text("card utilisation") if parts.peak is not None else words.text("card and its utilisation")
     named = (
         (words.fact("flops_per_token"), parts.flops_per_token),
@@ -140,17 +141,17 @@ def parts_of_speed(parts: Decomposition, words: Words) -> list[tuple[str, float]
 
 
 def _arrival(pair: Pair) -> Section:
-    """When each was at the loss that both reached."""
+    """When each run reached the loss that both reached."""
     words, arrival = pair.words, pair.found.arrival
     blocks: list[str | Table] = []
-    if arrival is not None:  # also of one that was there before its first step: that took no time
+    if arrival is not None:  # also if one reached it before its first step, in no time
         head = pair.head(goal_label(arrival.target, words), f"{pair.b}/{pair.a}")
         blocks = [Table(arrival_rows(arrival, words), "lrrr", head), *arrival_notes(arrival, words)]
     return Section("arrival", words.text("Time to the same validation loss"), [*blocks, *pair.lines(CLOCK)])
 
 
 def _losses(pair: Pair, most: int | None) -> Section:
-    """The best of both so far, at equal tokens, time and arithmetic; the better one's colour beside the difference."""
+    """The best losses so far at equal tokens, time and compute; the difference has the colour of the better run."""
     words, found = pair.words, pair.found
     points = (
         (words.text("tokens"), [(words.si(at.tokens, digits=2), at.a, at.b) for at in found.equal_tokens]),
@@ -175,14 +176,14 @@ def _losses(pair: Pair, most: int | None) -> Section:
 
 
 def _spread(points: Sequence[tuple[str, float, float]], most: int | None) -> Sequence[tuple[str, float, float]]:
-    """At most `most` of the points, evenly spaced, the last always among them."""
+    """At most `most` of the points, evenly spaced, always including the last."""
     if most is None or len(points) <= most:
         return points
     return [points[round((number + 1) * len(points) / most) - 1] for number in range(most)]
 
 
 def _open_questions(pair: Pair) -> Section:
-    """What two runs cannot tell, and the runs that would."""
+    """What two runs cannot show, and the runs that would."""
     words, found = pair.words, pair.found
     blocks: list[str | Line] = [*pair.lines(ATTRIBUTION)]
     if found.settling:
@@ -190,7 +191,7 @@ def _open_questions(pair: Pair) -> Section:
             words.text("Runs that would settle it, each like {b} with one setting from {a}:", a=pair.a, b=pair.b)
         )
         for settling in found.settling:
-            # Two knobs whose product stays the same go together: "16 × 32".
+            # Two knobs with a constant product go together: "16 × 32".
             knobs, values = settling.knob.split(" × "), str(settling.value).split(" × ")
             settings = ", ".join(f"{knob}={value}" for knob, value in zip(knobs, values, strict=False))
             blocks.append(Line((settings,), indent=2))

@@ -1,6 +1,6 @@
-"""Three runs and more: one ranked table first, then what is to be said of pairs, each thing once.
+"""Three or more runs: a ranked table first, then everything about pairs, each sentence once.
 
-Runs are rows here and figures columns: there may be many runs, and the names of their files are long.
+Here, runs are rows and figures are columns: there may be many runs, with long file names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from nanopace.views.document import Line, Section, Table, Text, run_cell, run_le
 from nanopace.views.report import marked, tilde
 from nanopace.wording.catalog import UNKNOWN, Words
 
-# Said of pairs beside the table. Who is ahead, and at what loss, is in the table, for the runs that have a loss there.
+# Shown about pairs below the table. The table itself shows who is ahead and at what loss, for runs that have a loss
+# there.
 IN_TABLE = ("compare_leads_time", "compare_loss_tokens", "compare_loss_iterations", "compare_loss_unknown")
 SAID = (
     *(code for code in LEARNING if code not in IN_TABLE),
@@ -33,7 +34,7 @@ Column = tuple[str, Callable[[Ranked], str]]
 
 
 def headline(ranking: Ranking, words: Words) -> str:
-    """What the runs are ranked by, and their order, as far as they have that figure."""
+    """What the runs are ranked by, and the order of those that have that figure."""
     by = ranking.by
     if by is None:
         return words.text("These logs contain nothing to rank the runs by.")
@@ -57,7 +58,7 @@ def headline(ranking: Ranking, words: Words) -> str:
 
 
 def ranked_table(ranking: Ranking, runs: Sequence[Diagnosis], words: Words) -> Table:
-    """The best run first; a figure that no run has is left out."""
+    """The ranking as a table, best run first; figures that no run has are left out."""
 
     def of(each: Ranked, fact: str, shown: str) -> str:
         return marked(tilde(runs[each.run], fact), shown)
@@ -85,7 +86,7 @@ def ranked_table(ranking: Ranking, runs: Sequence[Diagnosis], words: Words) -> T
 
 
 def table_notes(ranking: Ranking, words: Words) -> list[str]:
-    """Where the losses of the table were taken."""
+    """Where the losses in the table were taken."""
     tokens, seconds = words.si(ranking.tokens, digits=2), words.duration(ranking.seconds)
     notes = []
     if ranking.tokens is not None:
@@ -105,7 +106,7 @@ def table_notes(ranking: Ranking, words: Words) -> list[str]:
 
 
 def pair_sections(ranking: Ranking, pairs: Sequence[Pair], *, verbose: bool) -> list[Section]:
-    """What the table rests on."""
+    """The sections that support the table."""
     about_all = [_said_of_pairs(ranking, pairs), _arrivals(pairs), _changes(pairs, verbose=verbose)]
     return [*about_all, _decompositions(pairs)]
 
@@ -130,7 +131,7 @@ def _found(pairs: Sequence[Pair], codes: Sequence[str]) -> list[tuple[Pair, Find
 
 
 def _say_once(found: Iterable[tuple[Pair, Finding]]) -> list[Line]:
-    """Each sentence once, with the letters of all the pairs that it is about; what is about one run needs none."""
+    """Each sentence once, prefixed with the letters of its pairs; a sentence about a single run needs none."""
     of_text: dict[str, list[Pair]] = {}
     about_one = set()
     for pair, finding in found:
@@ -149,7 +150,7 @@ def _letters(pairs: Sequence[Pair]) -> str:
 
 
 def _arrivals(pairs: Sequence[Pair]) -> Section:
-    """When both of each pair were at the loss that both reached."""
+    """When the two runs of each pair reached the loss that both reached."""
     words = pairs[0].words
     rows = []
     for pair in pairs:
@@ -171,7 +172,7 @@ def _arrivals(pairs: Sequence[Pair]) -> Section:
 
 
 def _changes(pairs: Sequence[Pair], *, verbose: bool) -> Section:
-    """What differs from the first run, on one line where it can be; bookkeeping only if it is asked for."""
+    """The differences from the first run, grouped by identical text; bookkeeping knobs only with --verbose."""
     of_text: dict[str, list[Pair]] = {}
     for pair in pairs:
         shown = [each for each in pair.found.changed if verbose or effect_of(each.knob) != "bookkeeping"]
@@ -188,7 +189,7 @@ def _change(change: Change) -> str:
 
 
 def _decompositions(pairs: Sequence[Pair]) -> Section:
-    """The factors of each pair. Where a card is unknown, its peak and its use are one factor, for all of them."""
+    """The factors of each pair. If any card is unknown, peak and utilisation are one factor for all of them."""
     words = pairs[0].words
     known = [pair for pair in pairs if pair.found.decomposition.utilisation is not None]
     with_peak = all(pair.found.decomposition.peak is not None for pair in known)

@@ -1,4 +1,4 @@
-"""The charts of the time to a loss: validation loss over training time and over tokens, with the loss to be reached."""
+"""Charts of the time to a loss: validation loss over training time and over tokens, with the loss to reach."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Axis = Literal["seconds", "tokens"]
 
 
 def arrival_charts(comparisons: Sequence[Comparison], words: Words) -> tuple[Chart, ...]:
-    """Validation loss over training time, and over tokens where they are known, with the losses to be reached."""
+    """Validation loss over training time and, if known, over tokens, with the losses to reach."""
     metric = next((pair.arrival.metric for pair in comparisons if pair.arrival is not None), None)
     if metric is None:
         return ()
-    # Bits per byte and losses have no axis in common: the first pair says what is drawn.
+    # Bits per byte and losses have no common axis: the first pair decides which is drawn.
     other = [pair.arrival is not None and pair.arrival.metric != metric for pair in comparisons]
     comparisons = [replace(pair, arrival=None) if hide else pair for pair, hide in zip(comparisons, other, strict=True)]
     runs = {0: comparisons[0].a} | {number: pair.b for number, pair in enumerate(comparisons, 1) if pair.arrival}
@@ -40,7 +40,7 @@ def _chart(
 ) -> Chart:
     curves = tuple(_curve(number, run, metric, axis) for number, run in runs.items())
     end = max(curve.x[-1] for curve in curves)
-    crossed = crossovers(comparisons, words, "tokens") if axis == "tokens" else []  # the other clock has the start-up
+    crossed = crossovers(comparisons, words, "tokens") if axis == "tokens" else []  # time would include the start-up
     return Chart(
         name=f"arrival-{axis}",
         title=words.text("Validation loss against training time")
@@ -67,7 +67,7 @@ def _curve(number: int, run: Diagnosis, metric: Metric, axis: Axis) -> Series:
 
 
 def _goals(comparisons: Sequence[Comparison], words: Words, end: float) -> list[Series]:
-    """A line for each loss that is to be reached: often the first run's best is that of all pairs."""
+    """A line for each loss to reach; often, all pairs share the first run's best."""
     goals = dict.fromkeys(pair.arrival.target for pair in comparisons if pair.arrival is not None)
     return [Series(goal_label(goal, words), (0.0, end), (goal, goal), "muted", "line", dash=DASHED) for goal in goals]
 

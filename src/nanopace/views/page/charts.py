@@ -1,7 +1,7 @@
-"""What the page draws: series of points with their words, before any pixel.
+"""What the page draws: series of points with their labels, before any pixel.
 
-A chart here knows its units and the names of its colours, and nothing of HTML or of the script that draws it. Colours
-are names of the palette in assets/report.css, so that they can differ by theme; causes also differ by their marks.
+A chart knows its units and the names of its colours, but nothing about HTML or the script that draws it. Colours are
+names from the palette in assets/palette.css, so that they can differ by theme; causes also differ by their marks.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from nanopace.views.document import run_colour, run_letter
 from nanopace.views.report import main_cause, named_causes
 from nanopace.wording.catalog import Words
 
-Unit = Literal["count", "tokens", "seconds", "ms", "loss", "share", "rate", "amount"]  # amount: the title has its unit
-# An interval is a point with a bar from its low to its high; an upright is a line across the frame, at x.
+Unit = Literal["count", "tokens", "seconds", "ms", "loss", "share", "rate", "amount"]  # amount: the title has the unit
+# An interval is a point with a bar from low to high; an upright is a vertical line across the frame at x.
 Mark = Literal[
     "line", "dots", "circle", "square", "diamond", "triangle", "cross", "plus", "ring", "interval", "upright"
 ]
@@ -40,15 +40,15 @@ RUN_DASHES: tuple[tuple[int, ...], ...] = (
     (20, 3, 3, 3),
     (2, 6),
 )
-LONGEST_NAME = 24  # of a run, in a legend: characters
+LONGEST_NAME = 24  # of a run in a legend, in characters
 DASHED = (6, 4)
-MOST_MARKS = 4000  # of one kind: a screen has no more columns
-LOG_FROM = 4.0  # a spread of times from which on a linear axis would flatten the normal rows
+MOST_MARKS = 4000  # of one kind: a screen does not have more columns
+LOG_FROM = 4.0  # with a larger spread of times, a linear axis would flatten the normal rows
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One kind of mark. `y` is None where there is no value."""
+    """One kind of mark. `y` is None if there is no value."""
 
     label: str
     x: tuple[float, ...]
@@ -64,7 +64,8 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where iterations are on an axis of tokens or seconds: points of a line, by which charts share their zoom."""
+    """Maps iterations to positions on an axis of tokens or seconds, as points of a line; charts use it to share their
+    zoom."""
 
     x: tuple[float, ...]
     iteration: tuple[float, ...]
@@ -72,7 +73,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Everything that is to be drawn in one frame."""
+    """Everything drawn in one frame."""
 
     name: str
     title: str
@@ -83,15 +84,15 @@ class Chart:
     series: tuple[Series, ...]
     log: bool = False
     from_zero: bool = False
-    y_top: float | None = None  # the frame ends here, although values go on
-    perplexity: bool = False  # a hover also says exp(y)
-    at: Places | None = None  # None: x is iterations, or of several runs that have no common place
-    log_axes: tuple[Literal["x", "y"], ...] = ()  # those that a reader may switch
+    y_top: float | None = None  # the frame ends here although values go on
+    perplexity: bool = False  # hovering also shows exp(y)
+    at: Places | None = None  # None: x is iterations, or several runs have no common mapping
+    log_axes: tuple[Literal["x", "y"], ...] = ()  # those that the user may switch
     small: bool = False
 
 
 def chart_words(words: Words) -> dict[str, str]:
-    """What the script says itself."""
+    """The words that the script itself shows."""
     return {
         "row": words.text("{axis} {x}: {values}", axis="{axis}", x="{x}", values="{values}"),
         "smoothing": words.text("Smoothing"),
@@ -109,7 +110,7 @@ def chart_words(words: Words) -> dict[str, str]:
 
 
 def times_chart(runs: Sequence[Diagnosis], words: Words) -> Chart | None:
-    """Milliseconds of every row: one run by the cause of its slow rows, several runs each in its colour."""
+    """The time of every row: for one run by the cause of its slow rows, for several runs in their colours."""
     series = _times_by_cause(runs[0], words) if len(runs) == 1 else _times_by_run(runs)
     times = [y for one in series for y in one.y if y is not None and y > 0]
     if not times:
@@ -144,7 +145,7 @@ def _times_by_cause(run: Diagnosis, words: Words) -> tuple[Series, ...]:
         by_causes.setdefault(slow.causes, []).append(slow)
     for rows in sorted(by_causes.values(), key=len, reverse=True):
         group = main_cause(rows[0])
-        each = 1 + len(rows) // MOST_MARKS  # of so many neighbours the longest is drawn
+        each = 1 + len(rows) // MOST_MARKS  # of this many neighbours, the longest is drawn
         shown = [max(rows[at : at + each], key=lambda slow: slow.ms) for at in range(0, len(rows), each)]
         series.append(
             Series(
@@ -181,7 +182,7 @@ def run_dash(number: int) -> tuple[int, ...]:
 
 
 def run_name(number: int, run: Diagnosis) -> str:
-    """For a legend: the letter, and the file's name without its middle where it is long."""
+    """For a legend: the letter and the file name, without its middle if it is long."""
     name = run.source.name
     if len(name) > LONGEST_NAME:
         half = LONGEST_NAME // 2

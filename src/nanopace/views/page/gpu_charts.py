@@ -1,4 +1,4 @@
-"""The charts of the card's own sensors: clock, power, temperature and memory over the wall clock."""
+"""Charts of the card's own sensors: clock, power, temperature and memory over the wall clock."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from nanopace.views.page.charts import DASHED, Chart, Mark, Series
 from nanopace.views.page.places import clock_places
 from nanopace.wording.catalog import Words
 
-NEAR = 0.5  # of the card's memory: from there on its limit is drawn
-_MARKS: tuple[tuple[str, str, Mark], ...] = (  # reasons for a lower clock, the worst first
+NEAR = 0.5  # of the card's memory: above this, draw its limit
+_MARKS: tuple[tuple[str, str, Mark], ...] = (  # reasons for a lower clock, worst first
     ("thermal", "checkpoint", "triangle"),
     ("hw_slowdown", "compile", "cross"),
     ("power_brake", "compile", "cross"),
@@ -19,7 +19,7 @@ _MARKS: tuple[tuple[str, str, Mark], ...] = (  # reasons for a lower clock, the 
 
 
 def gpu_charts(run: Diagnosis, words: Words) -> tuple[Chart, ...]:
-    """One for each sensor that was read; the clock's has the moments at which something held it back."""
+    """One chart per sensor; the chart of the clock also shows when something throttled it."""
     curves = run.curves
     sensors = (
         ("clock", words.text("GPU clock"), words.text("Clock (MHz)"), "evaluation", curves.gpu_mhz),
@@ -65,7 +65,7 @@ def _throttled(run: Diagnosis, words: Words) -> Sequence[Series]:
     curves = run.curves
     samples = tuple(zip(curves.gpu_seconds, curves.gpu_mhz, curves.gpu_throttle, strict=True))
     left, found = samples, []
-    for reason, colour, mark in _MARKS:  # each sample once, by the worst of its reasons
+    for reason, colour, mark in _MARKS:  # each sample once, by its worst reason
         held = [(x, y) for x, y, why in left if why is not None and reason in why.split(",")]
         left = tuple(each for each in left if each[2] is None or reason not in each[2].split(","))
         if held:

@@ -1,6 +1,7 @@
-"""A run in one word: healthy, or what is wrong with it. And the one change that pays, as a line to paste.
+"""The state of a run in a word or two (healthy, or what is wrong with it), and the most useful change as a line to
+paste.
 
-The word only repeats what the findings say. Where they say too little, so does the word.
+The word only sums up the findings. If they say too little, so does the word.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ _ENDED: Mapping[str, State] = {
     "ended_error": "error",
 }
 _OF_THE_LOSS = frozenset({"rollbacks", "skipped_steps", "overfitting", "best_not_saved"})  # the loss chart shows these
-_WATCH = ("overfitting", "best_not_saved")  # no alarm, but not healthy either
+_WATCH = ("overfitting", "best_not_saved")  # not an alarm, but not healthy either
 _IDLE = ("half_idle", "mostly_idle")
 _WELL_USED = ("near_limit", "good", "power_limited")
-_FEW_ROWS = 15  # normal ones, below which a log says too little to find no fault with it
-# The knobs that an advice sets, and which of its numbers each takes.
+_FEW_ROWS = 15  # normal ones: with fewer, a log shows too little to be called free of problems
+# The knobs that a piece of advice sets, and the number that each takes.
 _KNOBS: Mapping[str, Mapping[str, str]] = {
     "raise_eval_interval": {"eval_interval": "to_interval"},
     "lower_eval_iters": {"eval_iters": "to_iters"},
@@ -72,11 +73,11 @@ class Health:
     word: str
     tone: Tone
     picture: Picture
-    flags: str | None  # as nanoGPT takes them; None where the change is not a knob
+    flags: str | None  # as nanoGPT takes them; None if the change is not a knob
 
 
 def health(diagnosis: Diagnosis, words: Words) -> Health:
-    """What the findings come to."""
+    """Sum up the findings."""
     state, because = _state(diagnosis)
     advice = best_advice(diagnosis)
     flags = flags_of(advice, diagnosis) if advice is not None else None
@@ -84,7 +85,8 @@ def health(diagnosis: Diagnosis, words: Words) -> Health:
 
 
 def flags_of(advice: Finding, diagnosis: Diagnosis) -> str | None:
-    """The change as it is typed: only for trainers that take nanoGPT's knobs, and only where the value is known."""
+    """The change as typed on the command line; only for trainers with nanoGPT's knobs, and only if the value is
+    known."""
     if not find_format(diagnosis.source.format).nanogpt_knobs or "elsewhere" in advice.numbers:
         return None
     if advice.code in _SETTINGS:
@@ -96,7 +98,7 @@ def flags_of(advice: Finding, diagnosis: Diagnosis) -> str | None:
 
 
 def _state(diagnosis: Diagnosis) -> tuple[State, Finding | None]:
-    """The gravest thing first; with the finding that it rests on, if it is one."""
+    """The state, most serious first, with the finding it is based on, if any."""
     alarm, advice = gravest_alarm(diagnosis), best_advice(diagnosis)
     if alarm is not None:
         return _ENDED.get(alarm.code, "attention"), alarm
@@ -136,7 +138,7 @@ def _word(state: State, diagnosis: Diagnosis, words: Words) -> str:
 
 
 def _picture(state: State, because: Finding | None, diagnosis: Diagnosis) -> Picture:
-    """The loss where it is about the loss; the wall clock where the lost time is in no row; else the rows."""
+    """The loss if the state is about the loss, the wall clock if no row contains the lost time, else the rows."""
     if not diagnosis.timed or state == "diverged" or (because is not None and because.code in _OF_THE_LOSS):
         return "loss"
     return "wall" if state == "savings" and not diagnosis.slow_rows else "times"

@@ -1,4 +1,4 @@
-"""The words of the pages' own controls: contents, search, theme, copying. Sentences on a run are in wording/."""
+"""The texts of the pages' own controls: contents, search, theme, copying. Sentences about a run are in wording/."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from nanopace.wording.catalog import Words
 
 
 def labels(words: Words) -> dict[str, str]:
-    """By the name that the templates use."""
+    """The labels, by the name that the templates use."""
     return {
         "skip": words.text("Skip to the report"),
         "contents": words.text("Contents"),

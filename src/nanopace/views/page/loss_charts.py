@@ -1,4 +1,4 @@
-"""The charts of losses: over tokens and over time, of one run or of several."""
+"""Charts of losses: over tokens and over time, for one run or several."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from nanopace.wording.catalog import Words
 
 Against = Literal["tokens", "iteration", "seconds"]
 
-AS_PRINTED: tuple[Metric, ...] = ("loss", "bpc")  # evaluations in the unit of the rows: they share an axis
+AS_PRINTED: tuple[Metric, ...] = ("loss", "bpc")  # evaluations in the same unit as the rows share their axis
 OF_80_PERCENT = 1.2816  # standard errors to either side
-START_SHARE = 0.05  # the part of a run whose loss may rise above the frame, or nothing else could be told apart
+START_SHARE = 0.05  # in this first part of a run, the loss may exceed the frame, so that the rest stays readable
 
 
 def loss_charts(runs: Sequence[Diagnosis], words: Words, comparisons: Sequence[Comparison] = ()) -> tuple[Chart, ...]:
-    """Loss against tokens (iterations where a run's tokens are unknown) and against time, for each metric; with the
-    crossovers of those that are compared. A printed loss has no place on an axis of bits per byte: it gets its own."""
+    """Loss against tokens (or iterations if a run's tokens are unknown) and against time, for each metric, with the
+    crossovers of compared runs. A printed loss does not fit on an axis of bits per byte, so it gets its own chart."""
     against: Against = "tokens" if all(run.throughput.tokens_per_iteration for run in runs) else "iteration"
     metrics = dict.fromkeys(run.loss.metric for run in runs)
     made = [_loss_chart(runs, words, metric, axis, comparisons) for metric in metrics for axis in (against, "seconds")]
@@ -67,7 +67,7 @@ def _loss_chart(
 
 
 def _printed_chart(runs: Sequence[Diagnosis], words: Words, against: Against) -> Chart | None:
-    """The printed training loss of runs whose evaluations measure something else."""
+    """The printed training loss of runs whose evaluations have a different unit."""
     series = tuple(
         _printed(run, words, against, number if len(runs) > 1 else None)
         for number, run in enumerate(runs)
@@ -120,14 +120,14 @@ def _losses(run: Diagnosis, words: Words, against: Against) -> Iterable[Series]:
 
 
 def _best_label(run: Diagnosis, words: Words, *, saved: bool) -> str:
-    """A log that never speaks of checkpoints does not say that none was written."""
+    """The label of the best loss. If a log never mentions checkpoints, that does not mean that none was written."""
     if saved:
         return words.text("best, saved")
     return words.text("best validation") if run.loss.saved_best is None else words.text("best, not saved")
 
 
 def _training(curves: Curves) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
-    """Training losses that were measured like validation, and those of the steps before: never one line of both."""
+    """Training losses measured like validation, and means of past steps: never both in one line."""
     counts = curves.eval_train_steps or (None,) * len(curves.eval_train)
     losses = tuple(zip(curves.eval_train, counts, strict=True))
     measured = tuple(loss if count is None else None for loss, count in losses)
@@ -144,7 +144,7 @@ def _overlaid_losses(run: Diagnosis, words: Words, against: Against, number: int
 
 
 def _validation(run: Diagnosis, words: Words, x: tuple[float, ...]) -> Series:
-    """With a band where the trainer measures how far off each evaluation may be."""
+    """The validation loss, with a band if the trainer measures the uncertainty of each evaluation."""
     curves = run.curves
     if run.loss.metric != "loss" or not any(curves.eval_val_error):
         return Series(words.text("validation"), x, tuple(curves.eval_val), "checkpoint", "line")
@@ -158,7 +158,7 @@ def _validation(run: Diagnosis, words: Words, x: tuple[float, ...]) -> Series:
 
 
 def _printed(run: Diagnosis, words: Words, against: Against, number: int | None) -> Series:
-    """Faint where it is the background of the evaluations."""
+    """The printed loss, faint if evaluations are drawn over it."""
     curves, label, faint = run.curves, words.text("printed"), run.loss.metric in AS_PRINTED
     x = _known(curves.row_seconds) if against == "seconds" else _on_axis(run, curves.row_iteration, against)
     y = tuple(curves.row_loss)
@@ -175,7 +175,7 @@ def _eval_x(run: Diagnosis, against: Against) -> tuple[float, ...]:
 
 
 def _known(seconds: Iterable[float | None]) -> tuple[float, ...]:
-    """Of a run with times, which has them all."""
+    """For a run with times, which has all of them."""
     return tuple(0.0 if each is None else each for each in seconds)
 
 
@@ -185,7 +185,7 @@ def _on_axis(run: Diagnosis, iterations: Iterable[int], against: Against) -> tup
 
 
 def _forecast(run: Diagnosis, words: Words, against: Against) -> tuple[Series, ...]:
-    """Where the trend leads; not over time, which the log does not tell beyond its end."""
+    """The trend's forecast; not over time, because the log does not show time beyond its end."""
     ahead = run.loss.forecast
     if not ahead or against == "seconds":
         return ()
@@ -196,7 +196,7 @@ def _forecast(run: Diagnosis, words: Words, against: Against) -> tuple[Series, .
 
 
 def crossovers(comparisons: Sequence[Comparison], words: Words, against: Against) -> list[Series]:
-    """Where the lead changes hands."""
+    """Where the lead changes."""
     found = []
     for number, pair in enumerate(comparisons, start=1):
         at = {"seconds": pair.crossover_s, "tokens": pair.crossover_tokens}.get(against)
@@ -209,7 +209,7 @@ def crossovers(comparisons: Sequence[Comparison], words: Words, against: Against
 
 
 def start_clipped(series: Sequence[Series]) -> float | None:
-    """The highest loss once the first few per cent of the run are over; None if nothing rises far above it."""
+    """The highest loss after the first few per cent of the run; None if nothing rises far above it."""
     values = [(x, y) for one in series for x, y in zip(one.x, one.y, strict=True) if y is not None and math.isfinite(y)]
     if not values:
         return None

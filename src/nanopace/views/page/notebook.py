@@ -1,7 +1,7 @@
-"""What a Run, a Diagnosis and a Comparison look like in a notebook: `_repr_html_` of each ends here.
+"""What a Run, a Diagnosis and a Comparison look like in a notebook: each `_repr_html_` ends here.
 
-A small report without scripts, which notebooks may strip, and without anything that is loaded. It takes the colours of
-the notebook's own theme. Where the styles are stripped too, what is left is headings, sentences and tables.
+A small report without scripts, which notebooks may strip, and without anything to load. It follows the notebook's
+light or dark theme if the notebook declares one. If the styles are stripped too, headings, sentences and tables remain.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST_NAME = 120
 
 
 def run_html(run: Run) -> str:
-    """What happened, without opinion: its facts and its curves."""
+    """What happened, without conclusions: facts and curves."""
     diagnosis, said = diagnose(run), words(None)
     facts = facts_table(Report(diagnosis, said))
     del facts.rows[_MOST_FACTS:]
@@ -41,7 +41,7 @@ def run_html(run: Run) -> str:
 
 
 def diagnosis_html(diagnosis: Diagnosis) -> str:
-    """The answer, where the time went, the curves and the advice."""
+    """The answer, where the time went, curves and advice."""
     said = words(None)
     explained = Explained(diagnosis, said, verbose=False)
     drawn = [charts.times_chart([diagnosis], said), *loss_charts([diagnosis], said)[:1]]
@@ -51,7 +51,7 @@ def diagnosis_html(diagnosis: Diagnosis) -> str:
         diagnosis.source.name,
         drawn,
         about=about(diagnosis, said),
-        answer=[line for line, _ in explained.answer[1:]],  # the first one is the title
+        answer=[line for line, _ in explained.answer[1:]],  # the first is the title
         figures=key_figures(explained.report),
         strip=strip(diagnosis, said),
         wall=explained.sections["wall"],
@@ -60,7 +60,7 @@ def diagnosis_html(diagnosis: Diagnosis) -> str:
 
 
 def comparison_html(comparison: Comparison) -> str:
-    """Which one is faster and which one learns better, and the figures behind it."""
+    """Which run is faster and which learns better, and the figures behind it."""
     said = words(None)
     [pair] = letter_pairs([comparison], said)
     both = [comparison.a, comparison.b]
@@ -72,9 +72,7 @@ def comparison_html(comparison: Comparison) -> str:
 def _render(kind: str, said: Words, title: str, drawn: Sequence[Chart | None], **content: object) -> str:
     drawings = [drawing for chart in drawn if chart is not None and (drawing := draw(chart, said)) is not None]
     template = templates().get_template("notebook.html")
-    text = template.render(
-        kind=kind, title=_cut(title), say=headings(said), style=asset("notebook.css"), drawings=drawings, **content
-    )
+    text = template.render(kind=kind, title=_cut(title), say=headings(said), asset=asset, drawings=drawings, **content)
     return visible(text)
 
 

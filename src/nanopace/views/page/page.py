@@ -1,6 +1,6 @@
-"""A report as one HTML file that needs nothing else: no network, no fonts, no second file.
+"""A report as one self-contained HTML file: no network, no fonts, no second file.
 
-Its sections are those of the terminal. Here is what the templates are given; render.py makes the file of it.
+Its sections are those of the terminal. This module prepares what the templates are given; render.py makes the file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from nanopace.diagnosis.comparison import Comparison
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.record import replace
-from nanopace.views.document import Section, Table, run_colour, run_letter
+from nanopace.views.document import Section, run_colour, run_letter
 from nanopace.views.figures import facts_table, forecasts
 from nanopace.views.key_figures import key_figures
 from nanopace.views.page import charts, wall_timeline
@@ -21,20 +21,19 @@ from nanopace.views.page.gpu_charts import gpu_charts
 from nanopace.views.page.health import health
 from nanopace.views.page.loss_charts import loss_charts
 from nanopace.views.page.render import Page, headings
+from nanopace.views.page.slow_list import list_slow_rows
 from nanopace.views.page.speed_charts import mfu_chart, tokens_chart
 from nanopace.views.page.waterfall import Bar
 from nanopace.views.report import Report, phase_name, span_of
-from nanopace.views.sections import Explained, slow_groups
+from nanopace.views.sections import Explained
 from nanopace.wording.catalog import Words
 
 if TYPE_CHECKING:
     from nanopace.views.compare.pair import Pair
 
-MOST_SLOW_ROWS = 2000  # in a file, and on paper; the JSON has them all
-LIVE_SLOW_ROWS = 500  # in a page that is sent again and again
 # In the order of the page.
 SECTIONS = ("advice", "wall", "times", "slow", "throughput", "gpu", "loss", "samples", "known", "notes")
-# What a line of the answer is, by its style in the terminal.
+# The kind of each line of the answer, by its terminal style.
 KINDS = {"bold": "reading", "bold red": "alarm", "bold green": "advice"}
 
 
@@ -42,33 +41,31 @@ KINDS = {"bold": "reading", "bold red": "alarm", "bold green": "advice"}
 class Made:
     """When a page was made, and by which command."""
 
-    at: str  # as HTML wants a moment
+    at: str  # in HTML's date format
     date: str
     command: str
 
 
 def explain_page(diagnoses: Sequence[Diagnosis], words: Words, made: Made | None = None) -> str:
-    return explained(diagnoses, words, made, MOST_SLOW_ROWS).html()
+    return explained(diagnoses, words, made).html()
 
 
 def compare_page(comparisons: Sequence[Comparison], words: Words, made: Made | None = None) -> str:
     return overlaid(comparisons, words, made).html()
 
 
-def explained(
-    diagnoses: Sequence[Diagnosis], words: Words, made: Made | None = None, slow_rows: int = LIVE_SLOW_ROWS
-) -> Page:
+def explained(diagnoses: Sequence[Diagnosis], words: Words, made: Made | None = None, *, live: bool = False) -> Page:
     """One run, or several below each other."""
     drawn: dict[str, Chart] = {}
-    runs = [explained_run(run, words, drawn, number, slow_rows) for number, run in enumerate(diagnoses)]
+    runs = [explained_run(run, words, drawn, number, live=live) for number, run in enumerate(diagnoses)]
     title = ", ".join(run.source.name for run in diagnoses)
     return Page("explain.html", words, drawn, {"title": title, "runs": runs, "made": made})
 
 
 def overlaid(comparisons: Sequence[Comparison], words: Words, made: Made | None = None) -> Page:
-    """Every run against the first."""
+    """Every run compared with the first."""
     from nanopace.views.compare.pair import letter_pairs
-    from nanopace.views.page.arrival_charts import arrival_charts  # the page of one run does without these
+    from nanopace.views.page.arrival_charts import arrival_charts  # the page of one run does not need these
 
     everyone = [comparisons[0].a, *(pair.b for pair in comparisons)]
     drawn: dict[str, Chart] = {}
@@ -101,7 +98,7 @@ def overlaid(comparisons: Sequence[Comparison], words: Words, made: Made | None 
 def waterfall_page(
     title: str, answer: Sequence[str], bars: Sequence[Bar], sections: Sequence[Section], words: Words
 ) -> str:
-    """How one figure becomes another: the bars stand in the first section."""
+    """How one figure becomes another: the bars are in the first section."""
     content = {"title": title, "answer": answer, "bars": bars, "sections": sections}
     return Page("waterfall.html", words, {}, content).html()
 
@@ -110,18 +107,20 @@ def waterfall_page(
 
 
 def explained_run(
-    run: Diagnosis, words: Words, drawn: dict[str, Chart], number: int = 0, slow_rows: int = MOST_SLOW_ROWS
+    run: Diagnosis, words: Words, drawn: dict[str, Chart], number: int = 0, *, live: bool = False
 ) -> dict[str, object]:
-    """What run.html is given; its charts join those that are drawn."""
+    """What run.html is given; adds the run's charts to `drawn`."""
 
     def placed(*found: Chart | None) -> list[dict[str, object]]:
         return [_placed(chart, drawn, f"run{number}") for chart in found if chart is not None]
 
     explained = Explained(run, words, verbose=True)
     report = explained.report
+    identity, prefix = f"run-{number}", f"run-{number}-" if number else ""
+    slow, listed = list_slow_rows(explained.sections["slow"], run, words, f"#{prefix}iteration-", live=live)
     sections = {
         **explained.sections,
-        "slow": _first_slow_rows(explained.sections["slow"], run, words, slow_rows),
+        "slow": slow,
         "loss": _with_forecasts(explained.sections["loss"], report),
         "known": _with_table(explained.sections["known"], report),
     }
@@ -136,12 +135,11 @@ def explained_run(
     if state.picture == "wall" and parts:
         shown = "wall"
     proof = pictures[shown].pop(0) if shown in pictures else None
-    identity, prefix = f"run-{number}", f"run-{number}-" if number else ""
     return {
         "id": identity,
         "hash": f"{prefix}iteration-",
         "name": run.source.name,
-        "label": f"{run.source.name} ({number + 1})" if number else run.source.name,  # names may be the same
+        "label": f"{run.source.name} ({number + 1})" if number else run.source.name,  # names may be equal
         "about": about(run, words),
         "health": state,
         "answer": [(line, KINDS.get(style, "")) for line, style in explained.answer[1:]],  # the first is the title
@@ -157,35 +155,8 @@ def explained_run(
         "contents": [
             (name, sections[name].heading) for name in SECTIONS if sections[name].blocks or pictures.get(name)
         ],
-        "slow": _slow(run, words, sections["slow"], f"#{prefix}iteration-"),
+        "slow": listed,
     }
-
-
-def _slow(run: Diagnosis, words: Words, section: Section, link: str) -> dict[str, object] | None:
-    """The slow rows by cause, and each with where its link leads."""
-    if not run.slow_rows:
-        return None
-    table = section.blocks[0]
-    assert isinstance(table, Table)
-    links = [f"{link}{row.iteration}" for row, _ in zip(run.slow_rows, table.rows, strict=False)]
-    return {
-        "groups": slow_groups(run.slow_rows, words, run.source.format),
-        "count": words.count(sum(row.count for row in run.slow_rows)),
-        "every": table,
-        "links": links,
-    }
-
-
-def _first_slow_rows(section: Section, run: Diagnosis, words: Words, most: int) -> Section:
-    """As far as a page can hold them."""
-    left = sum(row.count for row in run.slow_rows[most:])
-    if not left:
-        return section
-    table, *lines = section.blocks
-    assert isinstance(table, Table)
-    del table.rows[most:]
-    more = words.plural("{n} more row is in the JSON.", "{n} more rows are in the JSON.", left)
-    return replace(section, blocks=[table, more, *lines])
 
 
 def _with_forecasts(section: Section, report: Report) -> Section:
@@ -194,7 +165,7 @@ def _with_forecasts(section: Section, report: Report) -> Section:
 
 
 def _with_table(known: Section, report: Report) -> Section:
-    """All facts as a table, where the terminal has lines of them."""
+    """All facts as a table instead of the terminal's lines."""
     table = [facts_table(report)] if report.diagnosis.facts else []
     return replace(known, blocks=[*table, *(each for each in known.blocks if isinstance(each, str))])
 
@@ -216,11 +187,11 @@ def _introduced(number: int, run: Diagnosis, words: Words) -> dict[str, object]:
 
 
 def _ranked(comparisons: Sequence[Comparison], words: Words) -> dict[str, object] | None:
-    """The order of three runs and more, and the table that shows it."""
+    """The order of three or more runs, and the table that shows it."""
     if len(comparisons) < 2:
         return None
     from nanopace.diagnosis.compare.ranking import rank
-    from nanopace.views.compare.ranking import headline, ranked_table, table_notes  # fewer runs do without it
+    from nanopace.views.compare.ranking import headline, ranked_table, table_notes  # fewer runs do not need it
 
     runs = [comparisons[0].a, *(pair.b for pair in comparisons)]
     ranking = rank(runs)
@@ -273,14 +244,14 @@ def _timeline(run: Diagnosis, words: Words) -> list[dict[str, object]]:
 
 
 def _moment_text(moment: wall_timeline.Moment, words: Words, format: str) -> str:
-    """Sleep is no cause of a slow row, but a part of the wall clock."""
+    """Sleep is not the cause of a slow row but a part of the wall clock."""
     name = words.phase(moment.cause) if moment.cause == "suspended" else words.cause(moment.cause, format)
     many = f"{words.count(moment.count)} × " if moment.count > 1 else ""
     return f"{many}{name}: {words.duration(moment.seconds)}"
 
 
 def _placed(chart: Chart, drawn: dict[str, Chart], prefix: str) -> dict[str, object]:
-    """Give a chart its place: the key under which the script finds its data."""
+    """Register a chart under the key by which the script finds its data."""
     key = f"{prefix}-{chart.name}"
     drawn[key] = chart
     return {"key": key, "title": chart.title, "clipped": chart.y_top is not None, "small": chart.small}

@@ -1,4 +1,4 @@
-"""Where the iterations of a run are on an axis of tokens or of seconds, so that charts can share their zoom."""
+"""Where the iterations of a run are on an axis of tokens or seconds, so that charts can share their zoom."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterable, Sequence
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.views.page.charts import Places
 
-CLOSE = 0.4  # of the distance to the next row: closer than half, so that the nearest row stays the right one
+CLOSE = 0.4  # of the distance to the next row: less than half, so that the nearest row stays the right one
 
 
 def token_places(runs: Sequence[Diagnosis]) -> Places | None:
-    """None where runs have different tokens per iteration."""
+    """The mapping for tokens; None if runs have different tokens per iteration."""
     per_iteration = {run.throughput.tokens_per_iteration for run in runs}
     tokens = per_iteration.pop()
     return None if per_iteration or tokens is None else Places((0.0, 1000 * tokens), (0, 1000))
 
 
 def clock_places(runs: Sequence[Diagnosis]) -> Places | None:
-    """None of several runs: each has its own clock."""
+    """The mapping for the wall clock; None for several runs, because each has its own clock."""
     if len(runs) > 1:
         return None
     curves = runs[0].curves
@@ -28,7 +28,7 @@ def clock_places(runs: Sequence[Diagnosis]) -> Places | None:
         (seconds, iteration) for seconds, iteration in ends if seconds is not None and math.isfinite(seconds)
     )
     kept = _bends(points)
-    x = tuple(float(f"{seconds:.8g}") for seconds, _ in kept)  # a page has no use for more digits
+    x = tuple(float(f"{seconds:.8g}") for seconds, _ in kept)  # more digits are useless in a page
     return Places(x, tuple(iteration for _, iteration in kept)) if len(kept) > 1 else None
 
 
@@ -41,10 +41,11 @@ def _rising(points: Iterable[tuple[float, int]]) -> list[tuple[float, int]]:
 
 
 def _bends(points: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
-    """The points between which straight lines pass close to all others: from each of them as far as one line goes."""
+    """A subset of the points such that straight lines between them pass close to all others; each line is as long as
+    possible."""
     if len(points) < 3:
         return list(points)
-    kept, low, high = [points[0]], 0.0, math.inf  # slopes that are close enough to the points since the last one kept
+    kept, low, high = [points[0]], 0.0, math.inf  # slopes close enough to all points since the last one kept
     for before, here, after in zip(points, points[1:], [*points[2:], points[-1]], strict=False):
         slopes = _slopes(kept[-1], before, here, after)
         x, y = kept[-1]
@@ -59,7 +60,7 @@ def _bends(points: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
 def _slopes(
     start: tuple[float, int], before: tuple[float, int], here: tuple[float, int], after: tuple[float, int]
 ) -> tuple[float, float]:
-    """The least and the greatest slope of a line from `start` that passes close to `here` on both axes."""
+    """The smallest and the largest slope of a line from `start` that passes close to `here` on both axes."""
     x, y = here[0] - start[0], here[1] - start[1]
     close_x = CLOSE * min(here[0] - before[0], after[0] - here[0] or math.inf)
     close_y = CLOSE * min(here[1] - before[1], after[1] - here[1] or math.inf)

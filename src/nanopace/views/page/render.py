@@ -1,8 +1,8 @@
-"""A template, its content and its charts to one HTML file: everything in it, and nothing that a log holds can act.
+"""Render a template, its content and its charts as one self-contained HTML file in which nothing from a log can run.
 
-Whatever stands in a log is hostile until shown otherwise: Jinja escapes it in the text, `_script_safe` in the data of
-the charts, and the page's own policy forbids the browser to load anything, and to run anything but the scripts that are
-ours, known by their hashes.
+Everything from a log is treated as hostile: Jinja escapes it in the text, `_script_safe` in the chart data, and the
+page's content security policy forbids the browser to load anything or to run any script but ours, identified by their
+hashes.
 """
 
 from __future__ import annotations
@@ -29,16 +29,18 @@ from nanopace.wording.catalog import Words
 from nanopace.wording.printable import visible
 
 ROOM = Path(__file__).parent
+# The first stands in the head, the others at the end.
 SCRIPTS = (
+    "theme.js",
     *("uPlot.iife.min.js", "numbers.js", "marks.js", "axes.js", "curves.js", "controls.js", "charts.js", "page.js"),
 )
 LIVE_SCRIPTS = (*SCRIPTS, "live.js")
-DIGITS = 7  # of a point in a chart: more than any screen can show
+DIGITS = 7  # per point in a chart: more than any screen can show
 
 
 @cache
 def templates() -> Environment:
-    """One for all pages: to compile the templates takes longer than to fill them."""
+    """One environment for all pages: compiling the templates takes longer than filling them."""
     environment = Environment(
         loader=FileSystemLoader(ROOM / "templates"),
         autoescape=True,
@@ -51,7 +53,7 @@ def templates() -> Environment:
 
 
 class Page(NamedTuple):
-    """A template and what fills it. One that is `live` may ask its server for news."""
+    """A template and what fills it. A `live` page may ask its server for updates."""
 
     template: str
     words: Words
@@ -59,11 +61,11 @@ class Page(NamedTuple):
     content: Mapping[str, object]
 
     def html(self) -> str:
-        """The whole file."""
+        """The complete file."""
         return self._fill(self.template, layout="base.html", live=False, data=self._data(self.charts()))
 
     def body(self, **more: object) -> str:
-        """What stands in it, without the frame: this is what changes while a run trains."""
+        """The content without the frame: the part that changes while a run trains."""
         return self._fill(self.template, layout="body.html", live=True, **more)
 
     def framed(self, body: str, charts: Mapping[str, object], **more: object) -> str:
@@ -71,7 +73,7 @@ class Page(NamedTuple):
         return self._fill("base.html", live=True, body=Markup(body), data=self._data(charts), **more)
 
     def charts(self) -> dict[str, dict[str, object]]:
-        """What the script draws."""
+        """The data that the script draws."""
         return {key: _drawable(chart) for key, chart in self.drawn.items()}
 
     def _data(self, charts: Mapping[str, object]) -> Markup:
@@ -83,7 +85,7 @@ class Page(NamedTuple):
             "words": chart_words(words),
             "charts": charts,
         }
-        return _script_safe(json.dumps(data, allow_nan=False))  # ASCII: U+2028 and U+2029 are escaped, too
+        return _script_safe(json.dumps(data, allow_nan=False))  # ASCII: U+2028 and U+2029 are escaped as well
 
     def _fill(self, template: str, *, live: bool, **more: object) -> str:
         words, scripts = self.words, LIVE_SCRIPTS if live else SCRIPTS
@@ -106,7 +108,7 @@ class Page(NamedTuple):
 
 
 def _grouped(blocks: Sequence[Block]) -> list[tuple[list[Table], list[Line]]]:
-    """Neighbours of a kind together: of each pair one list is empty."""
+    """Group neighbours of the same kind: in each pair, one list is empty."""
     groups: list[tuple[list[Table], list[Line]]] = []
     for is_table, members in groupby(blocks, lambda block: isinstance(block, Table)):
         each = list(members)
@@ -117,7 +119,7 @@ def _grouped(blocks: Sequence[Block]) -> list[tuple[list[Table], list[Line]]]:
 
 
 def headings(words: Words) -> dict[str, str]:
-    """The words that the templates themselves need."""
+    """The texts that the templates themselves need."""
     return {
         **labels(words),
         "explained": words.text("A training run, explained"),
@@ -127,7 +129,6 @@ def headings(words: Words) -> dict[str, str]:
         "figures": words.text("Key figures"),
         "in_order": words.text("Timeline"),
         "hint": words.text("Point at a chart for its values; drag to zoom, double-click to zoom out."),
-        "slow": words.text("Every slow row"),
         "clipped": words.text("Axis cropped: the run starts higher."),
         "facts": words.text("What is known, and how"),
         "curves": words.text("The runs overlaid"),
@@ -162,18 +163,18 @@ def _short(value: float | None) -> float | None:
 
 
 def _script_safe(text: str) -> Markup:
-    """JSON that cannot end the script element it stands in, nor start a comment or another one."""
+    """JSON that can neither end its script element nor start a comment or another element."""
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)
 
 
 def asset(name: str) -> Markup:
-    """A file of our own, as it is."""
+    """One of our own files, unchanged."""
     return Markup((ROOM / "assets" / name).read_text("utf-8"))
 
 
 def _permission(script: str) -> Markup:
-    """For the page's policy: this very script may run. Another one may not, wherever it came from."""
+    """For the page's policy: only this exact script may run."""
     digest = hashlib.sha256(visible(asset(script)).encode()).digest()
     return Markup(f"'sha256-{base64.b64encode(digest).decode()}'")

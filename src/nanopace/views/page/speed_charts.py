@@ -1,4 +1,4 @@
-"""The charts of speed: tokens per second and mfu, with what the card could give at most."""
+"""Charts of speed: tokens per second and mfu, with the card's maximum."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from nanopace.views.document import run_colour
 from nanopace.views.page.charts import DASHED, RUN_MARKS, Chart, Series, run_dash, run_name
 from nanopace.wording.catalog import Words
 
-FAR = 8.0  # times the typical speed: a limit beyond it would press everything else to the floor
-NEAR = 0.5  # a share of the card from which its limit is near
+FAR = 8.0  # times the typical speed: a limit beyond this would flatten everything else
+NEAR = 0.5  # of the card's peak: above this, draw its limit
 DOTTED = (2, 3)
 
 
@@ -18,8 +18,8 @@ DOTTED = (2, 3)
 
 
 def tokens_chart(runs: Sequence[Diagnosis], words: Words) -> Chart | None:
-    """Tokens per second of every row, and of one run what its card would give at most; None where there is nothing to
-    compare with."""
+    """Tokens per second of every row and, for a single run, the most its card could reach; None if there is nothing to
+    compare it with."""
     series = tuple(one for number, run in enumerate(runs) for one in _tokens(run, words, number, len(runs) > 1))
     if len(series) < min(2, len(runs)):
         return None
@@ -50,7 +50,7 @@ def _tokens(run: Diagnosis, words: Words, number: int, several: bool) -> Iterato
 
 
 def _limits(run: Diagnosis, words: Words, typical: float | None) -> Iterator[Series]:
-    """What the card would give at its peak, and at what was measured of it; `typical` is what it gives now."""
+    """What the card would reach at its peak, and at its measured peak; `typical` is what it reaches now."""
     card, name = run.mfu.card, words.card(run.mfu.card_name or "")
     known = [(card, words.text("{card} at 100% of its peak", card=name), DASHED)]
     measured = next((each for each in run.findings if each.code == "utilisation_measured"), None)
@@ -68,7 +68,7 @@ def _limits(run: Diagnosis, words: Words, typical: float | None) -> Iterator[Ser
 
 
 def mfu_chart(runs: Sequence[Diagnosis], words: Words) -> Chart | None:
-    """The printed mfu, the same without evaluation rows, and the share of the card that ran."""
+    """The printed mfu, the same without evaluation rows, and the utilisation of the card that ran."""
     series = tuple(
         one
         for number, run in enumerate(runs)
@@ -110,7 +110,7 @@ def _mfu_series(run: Diagnosis, words: Words, number: int | None) -> Iterable[Se
 
 
 def _of_card(run: Diagnosis) -> tuple[float | None, ...]:
-    """Of each row: from the printed mfu, or from the time of a normal row where none is printed."""
+    """The utilisation in each row: from the printed mfu, or from the row's time if no mfu is printed."""
     curves, mfu, typical = run.curves, run.mfu, run.step.median_ms
     if mfu.card_tflops and mfu.printed_peak_tflops:
         ratio = mfu.printed_peak_tflops / mfu.card_tflops

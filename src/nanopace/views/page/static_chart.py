@@ -1,6 +1,6 @@
-"""A chart as a small drawing that needs no script: for notebooks, which may strip scripts.
+"""A chart as a small drawing without scripts, for notebooks, which may strip them.
 
-It shows the shape, its extremes and its ends. Whoever wants every value opens the page.
+It shows the shape, the extremes and the ends. For every value, open the page.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from nanopace.views.page.charts import Chart, Series
 from nanopace.wording.catalog import Words
 
 WIDTH, HEIGHT = 600, 130
-COLUMNS = 200  # in each, of one series, only the lowest and the highest point
+COLUMNS = 200  # keep only the lowest and the highest point of a series in each
 MOST_SERIES = 8
-_NOT_DRAWN = frozenset(("upright", "interval"))  # what may come, and where lines cross
+_NOT_DRAWN = frozenset(("upright", "interval"))  # forecasts and crossovers
 
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """One series: where the pen goes, and how."""
+    """One series: its path and its style."""
 
     label: str
     colour: str
@@ -40,7 +40,7 @@ class Drawing:
 
 
 def draw(chart: Chart, words: Words) -> Drawing | None:
-    """None where it has no two points."""
+    """Draw a chart; None if it has fewer than two points."""
     series = [one for one in chart.series if one.mark not in _NOT_DRAWN][:MOST_SERIES]
     points = [point for one in series for point in _points(one, chart)]
     if len(points) < 2:
@@ -78,7 +78,7 @@ def _scale(low: float, high: float, length: int) -> Callable[[float], float]:
 
 
 def _thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """No more than a screen can show."""
+    """No more points than a screen can show."""
     columns: dict[int, list[tuple[float, float]]] = {}
     for point in points:
         columns.setdefault(int(point[0] * COLUMNS / WIDTH), []).append(point)
@@ -94,7 +94,7 @@ def _line(points: Iterable[tuple[float, float]]) -> str:
 
 
 def _dots(points: Iterable[tuple[float, float]]) -> str:
-    """Lines of no length, whose ends are round."""
+    """Lines of length zero with round ends."""
     return "".join(f"M{x:.1f} {y:.1f}h0" for x, y in points)
 
 

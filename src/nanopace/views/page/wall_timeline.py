@@ -1,4 +1,4 @@
-"""The wall clock as a strip: how it divides by phase, and in which order things happened."""
+"""The wall clock as strips: the shares of the phases, and the timeline."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from nanopace.diagnosis.result import Diagnosis, SlowRow
 from nanopace.views.report import main_cause, seconds_by_phase
 
-LEAST_SHARE = 0.001  # of the wall clock: what took less has no place in the strip, only in its table
-NARROWEST = 0.0008  # share of the strip that has one column of pixels: what is closer is drawn as one
+LEAST_SHARE = 0.001  # of the wall clock: shorter phases are only in the table
+NARROWEST = 0.0008  # share of the strip that is one column of pixels wide: moments closer than this are drawn as one
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Part:
 
 
 def wall_parts(run: Diagnosis) -> tuple[Part, ...]:
-    """The phases that took any time, in the order in which the strip shows them."""
+    """The phases that took any time, in the order of the strip."""
     total = run.wall.total_s
     parts = seconds_by_phase(run.wall).items()
     return tuple(Part(phase, s, s / total if total else 0.0) for phase, s in parts if s is not None and s > 0)
@@ -31,17 +31,17 @@ def wall_parts(run: Diagnosis) -> tuple[Part, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Time that was not training, at its place in the run: shares of the wall clock from its start."""
+    """Time that was not training, at its place in the run, as shares of the wall clock."""
 
     cause: str
     start: float
     width: float
     seconds: float
-    count: int = 1  # of so many that happened within a column of pixels, together
+    count: int = 1  # several within one column of pixels are drawn as one
 
 
 def timeline(run: Diagnosis) -> tuple[Moment, ...]:
-    """What was not training, and when: the start, slow rows, and evaluations and checkpoints between the rows."""
+    """What was not training, and when: the start-up, slow rows, and evaluations and checkpoints between rows."""
     total, curves = run.wall.total_s, run.curves
     if not total or not run.timed:
         return ()
@@ -52,9 +52,9 @@ def timeline(run: Diagnosis) -> tuple[Moment, ...]:
     ]
     saves = zip(curves.save_seconds, curves.save_ms, strict=True)
     moments += [_moment("checkpoint", end, ms / 1000, total) for end, ms in saves]
-    measured = run.phases is not None  # else the start, and the evaluation in it, are a part of the first row
+    measured = run.phases is not None  # else the start-up and its evaluation are part of the first row
     if run.phases is not None and not run.restarts.count:
-        start_s = run.phases.startup_s + run.phases.compile_s  # the first row has its own part of the wall's start-up
+        start_s = run.phases.startup_s + run.phases.compile_s  # the first row has its own share of the start-up
         moments.append(_moment("compile", start_s, start_s, total))
     each_ms = run.evaluations.each_ms
     if each_ms is not None:
@@ -69,7 +69,7 @@ def timeline(run: Diagnosis) -> tuple[Moment, ...]:
 
 
 def _slow_moments(run: Diagnosis) -> list[Moment]:
-    """Of all slow rows; where the curves had no room for one, its end is that of the next row that they have."""
+    """The moments of all slow rows; if the curves had no room for one, it ends with the next row that they have."""
     curves, total = run.curves, run.wall.total_s or 0.0
     ends = dict(zip(curves.row_iteration, curves.row_seconds, strict=True))
     drawn = sorted(ends)
@@ -84,9 +84,9 @@ def _slow_moments(run: Diagnosis) -> list[Moment]:
 
 
 def _apart(moments: Iterable[Moment]) -> tuple[Moment, ...]:
-    """Those of one cause that share a column of pixels become one, as long as all of them; one that is wider than the
-    column covers the others."""
-    latest: dict[str, int] = {}  # where in `kept` the last one of each cause is
+    """Merge moments of one cause that share a column of pixels, adding up their time; a moment wider than the column
+    replaces shorter ones."""
+    latest: dict[str, int] = {}  # index in `kept` of the last moment of each cause
     kept: list[Moment] = []
     for moment in moments:
         last = latest.get(moment.cause)
@@ -106,7 +106,7 @@ def _together(first: Moment, second: Moment) -> Moment:
 
 
 def _main_part(slow: SlowRow) -> str:
-    """The cause that took most of the time, where the log can tell; a timeline shows time, not rarity."""
+    """The cause that took most of the time, if known: a timeline shows time, not rarity."""
     return max(slow.parts_ms, key=lambda cause: slow.parts_ms[cause]) if slow.parts_ms else main_cause(slow)
 
 

@@ -1,6 +1,6 @@
-"""A waterfall: how one figure becomes another, change by change, as bars that hang on each other.
+"""A waterfall chart: how one figure becomes another, change by change.
 
-The axis is logarithmic, so that a change is as long wherever it hangs; every bar can have its interval.
+The axis is logarithmic, so that equal changes have equal lengths everywhere; every bar can have an interval.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _MARGIN = 0.04  # of the axis, on both sides
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """In logarithms; `error` is half the width of the interval."""
+    """A change in logarithms; `error` is half the width of the interval."""
 
     name: str
     value: float
@@ -23,19 +23,19 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A row of the picture; places are fractions of the axis."""
+    """A row of the chart; positions are fractions of the axis."""
 
     name: str
     kind: str  # whole, up, down
     left: float
     width: float
-    low: float | None  # where the interval lies
+    low: float | None  # of the interval
     high: float | None
     says: str
 
 
 def bars(first: tuple[str, float, str], changes: Sequence[Change], last: tuple[str, float, str]) -> list[Bar]:
-    """`first` and `last`: a name, its logarithm, and what is said of it."""
+    """`first` and `last`: a name, its logarithm, and its text."""
     at, ends, reach = first[1], [first[1], last[1]], []
     for change in changes:
         at += change.value

@@ -1,1 +1,1 @@
-"""A terminal: reports on it, and lines that change while something runs."""
+"""Terminal output: reports, and lines that change while something runs."""

@@ -1,4 +1,4 @@
-"""The answer alone: the first lines of a report, for whoever gets the rest as a page."""
+"""The answer alone: the first lines of a report, for users who get the rest as a page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def write_answer(results: Sequence[Diagnosis] | Sequence[Comparison], words: Words, writer: TerminalWriter) -> None:
-    """What each run means, or which of those compared is better."""
+    """Print what each run means, or which of the compared runs is better."""
     diagnoses = [each for each in results if isinstance(each, Diagnosis)]
     comparisons = [each for each in results if not isinstance(each, Diagnosis)]
     for number, diagnosis in enumerate(diagnoses):
@@ -26,6 +26,6 @@ def write_answer(results: Sequence[Diagnosis] | Sequence[Comparison], words: Wor
         for line, style in summary(Report(diagnosis, words)):
             writer.line(Cell(line, style), indent=0)
     if comparisons:
-        from nanopace.views.terminal.comparison import write_verdict  # explain does without it
+        from nanopace.views.terminal.comparison import write_verdict  # explain does not need it
 
         write_verdict(comparisons, words, writer)

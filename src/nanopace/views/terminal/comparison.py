@@ -1,4 +1,4 @@
-"""Runs against the first of them, for the terminal: the verdict or the ranking first, then what it rests on."""
+"""Runs compared with the first, for the terminal: verdict or ranking first, then the supporting sections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nanopace.wording.catalog import Words
 
 
 def write_verdict(comparisons: Sequence[Comparison], words: Words, writer: TerminalWriter) -> None:
-    """Which is better, and which letter is which run."""
+    """Print which run is better, and which letter is which run."""
     runs = [comparisons[0].a, *(each.b for each in comparisons)]
     if len(comparisons) == 1:
         pair = Pair(comparisons[0], words)
@@ -52,7 +52,7 @@ def write_ranking(comparisons: Sequence[Comparison], words: Words, writer: Termi
 
 
 def _introduce(runs: Sequence[Diagnosis], words: Words, writer: TerminalWriter) -> None:
-    """Which letter is which run."""
+    """Print which letter is which run."""
     writer.blank()
     for number, run in enumerate(runs):
         span = words.text(

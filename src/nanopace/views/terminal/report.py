@@ -1,4 +1,4 @@
-"""Reports for the terminal: the answer in the first lines, then a section for each thing that supports it."""
+"""Reports for the terminal: the answer first, then the sections that support it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nanopace.wording.catalog import Words
 if TYPE_CHECKING:
     from nanopace.diagnosis.comparison import Comparison
 
-# Of the bars, by their shade in the page's palette.
+# For the bars, by their shade in the page's palette.
 STYLES = {
     "training": "green",
     "evaluation": "cyan",
@@ -34,8 +34,8 @@ def print_report(
     width: int | None = None,
     color: bool | None = None,
 ) -> None:
-    """What each run means, or runs against the first of them; of three and more a ranking. Width and colours are the
-    terminal's unless given; a pipe gets plain text."""
+    """Print what each run means, or compare runs with the first, as a ranking if there are three or more. Width and
+    colours default to those of the terminal; a pipe gets plain text."""
     writer = TerminalWriter(out, width, color)
     diagnoses = [each for each in results if isinstance(each, Diagnosis)]
     comparisons = [each for each in results if not isinstance(each, Diagnosis)]
@@ -45,7 +45,7 @@ def print_report(
             writer.line("–" * writer.width, indent=0)
         _write_run(diagnosis, words, writer, verbose=verbose)
     if comparisons:
-        from nanopace.views.terminal.comparison import write_pair, write_ranking  # explain starts sooner without it
+        from nanopace.views.terminal.comparison import write_pair, write_ranking  # explain starts faster without it
 
         if len(comparisons) == 1:
             write_pair(comparisons[0], words, writer, verbose=verbose)
@@ -68,7 +68,7 @@ def _write_run(diagnosis: Diagnosis, words: Words, writer: TerminalWriter, *, ve
 
 
 def _draw_times(diagnosis: Diagnosis, words: Words, writer: TerminalWriter) -> None:
-    """The sparkline, and what its letters mean."""
+    """The sparkline, and the meaning of its letters."""
     curves = diagnosis.curves
     times = [ms or 0.0 for ms in curves.row_ms]  # only logs without times have None
     line = sparkline(curves.row_iteration, times, curves.row_cause, writer.width - 4)
@@ -80,7 +80,7 @@ def _draw_times(diagnosis: Diagnosis, words: Words, writer: TerminalWriter) -> N
 
 
 def _with_bars(wall: Section, width: int) -> Section:
-    """The section with one more column in its table: a bar for the share of each phase."""
+    """Add a column to the table: a bar for the share of each phase."""
     if not wall.blocks:
         return wall  # the time is unknown
     table, *lines = wall.blocks

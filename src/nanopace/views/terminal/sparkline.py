@@ -9,9 +9,9 @@ from nanopace.record import Record
 
 LEVELS = "▁▂▃▄▅▆▇█"
 FULL = "█"
-SHORTEST = 0.001  # ms; what is less has no logarithm worth drawing
+SHORTEST = 0.001  # ms: logarithms of smaller values are not worth drawing
 
-# One letter for each cause, the same in every language: they are explained below the line.
+# One letter per cause, the same in every language: they are explained below the line.
 LETTERS: Mapping[str, str] = {
     "compile": "S",
     "evaluation": "E",
@@ -24,12 +24,13 @@ LETTERS: Mapping[str, str] = {
 
 class Sparkline(Record):
     bars: str
-    marks: str  # a letter under each column that has a slow row, else a space
-    causes: tuple[str, ...]  # those that are marked, in the order of LETTERS
+    marks: str  # a letter under each column with a slow row, else a space
+    causes: tuple[str, ...]  # those marked, in the order of LETTERS
 
 
 def sparkline(iterations: Sequence[int], times: Sequence[float], causes: Sequence[str | None], width: int) -> Sparkline:
-    """The largest time of each column, on a logarithmic scale: a spike is 30 times a step, and a shift only a half."""
+    """The largest time of each column, on a logarithmic scale: a spike may be 30 times a step, a level shift only half
+    of one."""
     if not times:
         return Sparkline("", "", ())
     columns = min(width, len(times))
@@ -52,22 +53,22 @@ def sparkline(iterations: Sequence[int], times: Sequence[float], causes: Sequenc
 
 
 def _rank(cause: str) -> int:
-    """Where two share a column the rarer one is marked."""
+    """The rarer cause wins if two share a column."""
     return (
         ("evaluation", "checkpoint", "periodic", "stall", "restart", "compile").index(cause) if cause in LETTERS else -1
     )
 
 
 def _bars(tallest: Sequence[float | None], step: float) -> str:
-    """From a normal step upwards: in a long log every column has a slow row, and all of them are high."""
+    """Bars from a normal step upwards: in a long log, every column has a slow row, and all of them are high."""
     heights = [None if ms is None else math.log(max(ms, SHORTEST)) for ms in tallest]
     known = [height for height in heights if height is not None]
     low = min(*known, math.log(max(step, SHORTEST)))
-    # Noise is no mountain: the top is at least half as much again as the bottom.
+    # Do not exaggerate noise: the top is at least 1.5 times the bottom.
     scale = (len(LEVELS) - 1) / max(max(known) - low, math.log(1.5))
     return "".join(" " if height is None else LEVELS[round(scale * (height - low))] for height in heights)
 
 
 def bar(share: float, width: int) -> str:
-    """A horizontal bar; what is worth a tenth of a per cent is worth a mark."""
+    """A horizontal bar; from 0.1% on, at least one mark."""
     return FULL * max(1 if share >= 0.001 else 0, round(share * width))

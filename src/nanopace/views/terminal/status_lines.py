@@ -1,4 +1,4 @@
-"""Lines that stand at the bottom of a terminal while something runs: what fits into them, and a loss curve for one."""
+"""Lines at the bottom of a terminal while something runs: fitting text into them, and a loss curve."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _ENOUGH = 40  # points of a curve
 
 
 class Losses:
-    """The loss curve in at most `most` points, however long the run: when they are full, each two become one."""
+    """The loss curve in at most `most` points, however long the run: when it is full, neighbours are merged in
+    pairs."""
 
     def __init__(self, most: int = 256) -> None:
         self._most = most
@@ -23,7 +24,7 @@ class Losses:
 
     def add(self, iteration: int, loss: float) -> None:
         if not math.isfinite(loss):
-            return  # the line above the display says so
+            return  # a line above the display reports it
         self._sum, self._count = self._sum + loss, self._count + 1
         if self._count < self._each:
             return
@@ -40,9 +41,9 @@ class Losses:
         return list(self._points)
 
     def curve(self, width: int) -> tuple[str, float, float]:
-        """The curve on a scale of its own, its lowest and its highest loss.
+        """The curve on its own scale, its lowest and its highest loss.
 
-        Once there is enough to see, the first tenth is left out: it falls so far that the rest would be flat.
+        Once there is enough to see, the first tenth is left out: it falls so steeply that the rest would look flat.
         """
         shown = [loss for _, loss in self.points]
         shown = shown[len(shown) // 10 :] if len(shown) >= _ENOUGH else shown
@@ -56,7 +57,7 @@ class Losses:
 
 
 def fitting(parts: Iterable[str], width: int) -> str:
-    """As many of the first parts as there is room for; the first one in any case."""
+    """As many of the first parts as fit; always at least the first."""
     line = ""
     for part in parts:
         if line and len(line) + 2 + len(part) > width:
@@ -66,7 +67,7 @@ def fitting(parts: Iterable[str], width: int) -> str:
 
 
 def cut(line: list[Piece], width: int) -> list[Piece]:
-    """At most so many columns of it."""
+    """The first `width` columns of a line."""
     kept = []
     for text, style in line:
         kept.append((text[:width], style))

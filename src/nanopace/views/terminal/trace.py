@@ -1,4 +1,4 @@
-"""A trace's summary on a terminal: how busy the GPU was, what with, and what it waited for."""
+"""A trace's summary in the terminal: how busy the GPU was, with what, and what it waited for."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ CLASSES: Mapping[str, str] = {
     "copies": label("copies"),
     "other": label("other kernels"),
 }
-_LONGEST_NAME = 60  # of a kernel: templates write their whole signature
-_WORTH_A_LINE = 0.02  # of the window: idle time below it has no advice
+_LONGEST_NAME = 60  # of a kernel: templates include their whole signature
+_WORTH_A_LINE = 0.02  # of the window: less idle time gets no advice
 _IDLE: Mapping[str, str] = {
     "host": label("waiting for the host to launch more work"),
     "copy": label("waiting for a copy between host and GPU"),
@@ -86,7 +86,6 @@ def _opening(summary: TraceSummary, words: Words) -> str:
 
 
 def _short(name: str) -> str:
-    """A kernel's own name, without namespaces and the arguments of its templates, and no longer than a line has room
-    for."""
+    """A kernel's own name without namespaces and template arguments, cut to fit on a line."""
     plain = name.removeprefix("void ").partition("<")[0].rpartition("::")[2] or name
     return plain if len(plain) <= _LONGEST_NAME else f"{plain[: _LONGEST_NAME - 1]}…"

@@ -1,8 +1,8 @@
-"""What the terminal views write on, with three promises about what comes out.
+"""The writer for all terminal views, with three guarantees.
 
-Nothing from a log can move the cursor or colour the screen (control characters are taken out); a number is never parted
-from its unit at the end of a line; and what the terminal's encoding cannot show is written in characters that it can,
-one for one, so that columns stay columns.
+Nothing from a log can move the cursor or colour the screen (control characters are removed); a number is never
+separated from its unit at the end of a line; and characters that the terminal's encoding lacks are replaced one for
+one, so that columns stay aligned.
 
 Why not rich: see docs/decisions/0007-the-report-without-rich.md.
 """
@@ -18,21 +18,22 @@ from nanopace.views.document import Block, Cell, Line, Section, Table, Text, as_
 from nanopace.wording.printable import clean
 
 NARROWEST, WIDEST = 40, 120
-FOLDED = 8  # columns: no cell is folded to less
-# The terminal's own 16 colours: whoever chose its background chose them to be legible on it.
+FOLDED = 8  # columns: no cell is wrapped to less
+# The terminal's own 16 colours: they are chosen to be legible on its background.
 _CODES = {"bold": "1", "red": "31", "green": "32", "magenta": "35", "cyan": "36"}
 _PLAIN = dict(zip("–·×±∞…→ß’\u202f▁▂▃▄▅▆▇█", "--x~*.>s' _.-=+*%#", strict=True))
 
 
 def columns(text: str) -> int:
-    """How many columns of the terminal a text takes."""
+    """How many columns a text takes in the terminal."""
     if text.isascii():
         return len(text)
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Lines of at most `width` columns, broken at spaces: never at a no-break space, in a word only if need be."""
+    """Lines of at most `width` columns, broken at spaces: never at a no-break space, and inside a word only if
+    necessary."""
     lines, line = [], ""
     for word in text.split(" "):
         if line and columns(line) + 1 + columns(word) > width:
@@ -48,7 +49,7 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def fit_encoding(text: str, encoding: str | None) -> str:
-    """The text in characters that the encoding has, one for one."""
+    """The text in characters that the encoding has, replaced one for one."""
     try:
         text.encode(encoding or "utf-8")
         return text
@@ -69,7 +70,7 @@ def _fit(character: str, encoding: str) -> str:
 
 
 class TerminalWriter:
-    """Collects a report and writes it in one piece."""
+    """Collects a report and writes it all at once."""
 
     def __init__(self, out: TextIO, width: int | None, color: bool | None) -> None:
         self._out = out
@@ -89,13 +90,13 @@ class TerminalWriter:
         self.line(Cell(text, "bold cyan"), indent=0)
 
     def section(self, section: Section, suffix: str = "") -> None:
-        """Its heading and its blocks, where it has any."""
+        """Write the heading and blocks of a section, if it has any."""
         if section.blocks:
             self.heading(section.heading + suffix)
             self.blocks(section.blocks)
 
     def blocks(self, blocks: Sequence[Block]) -> None:
-        """What a section is made of; a blank line parts two tables."""
+        """Write the blocks of a section, with a blank line between two tables."""
         for before, block in zip((None, *blocks), blocks, strict=False):
             if isinstance(block, Table):
                 if isinstance(before, Table):
@@ -113,7 +114,7 @@ class TerminalWriter:
         lines = [text]
         if columns(text) > self.width - indent:
             lines = wrap(text, self.width - indent - hanging)
-        styles = [piece.style for piece in pieces for _ in piece.text]  # one for each character
+        styles = [piece.style for piece in pieces for _ in piece.text]  # one per character
         at = 0
         for number, line in enumerate(lines):
             at = text.index(line, at)
@@ -122,7 +123,7 @@ class TerminalWriter:
             at += len(line)
 
     def table(self, table: Table) -> None:
-        """As wide as need be, and no wider than the terminal."""
+        """Write a table, as wide as its content but no wider than the terminal."""
         head = [[Cell(cell.text, "bold") for cell in table.head]] if table.head else []
         grid = [[_cleaned(cell) for cell in row] for row in (*head, *table.rows)]
         widths = self._widths(grid, table.align)
@@ -141,8 +142,8 @@ class TerminalWriter:
         return "  ".join(shown)
 
     def _widths(self, grid: Sequence[Sequence[Cell]], align: Sequence[str]) -> list[int]:
-        """As wide as their content; where that is too wide, the widest of those that may fold give way, then all
-        others, and a word is broken only where a line would be longer than the terminal is wide."""
+        """The widths of the columns. If the content is too wide, the widest columns that may wrap shrink first, then
+        all others; a word is broken only if a line would otherwise exceed the terminal."""
         widths = [max(columns(row[i].text) for row in grid) for i in range(len(align))]
         words = [max(columns(word) for row in grid for word in row[i].text.split(" ")) for i in range(len(align))]
         may_fold = [i for i, side in enumerate(align) if side == "l" or (side == "L" and widths[i] >= self.width // 2)]

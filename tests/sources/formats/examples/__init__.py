@@ -1,4 +1,4 @@
-"""A small log of each format, a module for each family: `EXAMPLES`, from the format's name to text or bytes.
+"""A small log of each format, one module per family: `EXAMPLES` maps the format's name to text or bytes.
 
-Fuzzing begins with them (bench/fuzzing/formats.py).
+Fuzzing starts from them (bench/fuzzing/formats.py).
 """

@@ -1,4 +1,4 @@
-"""Logs of torchtitan, Megatron, litgpt, lingua and autoresearch, in small, with figures of our own."""
+"""Small logs of torchtitan, Megatron, litgpt, lingua and autoresearch, with made-up figures."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ MEGATRON_HEAD = (
 
 
 def megatron_log(*, stamped: bool) -> str:
-    """The old one's clock runs on during the evaluation of 10 s and the save of 5 s behind iteration 50."""
+    """The old format's clock keeps running during the evaluation of 10 s and the save of 5 s after iteration 50."""
     lines = [MEGATRON_HEAD]
     for step in range(10, 101, 10):
         slow = step == 60 and not stamped
@@ -135,7 +135,7 @@ def lit_gpt_log() -> str:
 
 
 def lingua_log() -> str:
-    """Two GPUs; a step takes 0.9 s, of which the GPU is busy for 0.85 s."""
+    """Two GPUs; a step takes 0.9 s, and the GPU is busy for 0.85 s of it."""
 
     def line(rank: int, seconds: float, text: str) -> str:
         return f"{rank}: INFO    {clock(seconds)[2:]}.{round(1e6 * seconds) % 1_000_000:06d} - 0:00:07 - {text}\n"
@@ -156,7 +156,7 @@ def lingua_log() -> str:
 
 
 def lingua_metrics() -> str:
-    """Eight GPUs, 131,072 tokens in a step of 0.9 s, and 9 s for a checkpoint behind step 50."""
+    """Eight GPUs, 131,072 tokens in a step of 0.9 s, and 9 s for a checkpoint after step 50."""
     rows = []
     for step in range(10, 101, 10):
         at = 100 + 0.9 * step + (9 if step > 50 else 0)

@@ -1,4 +1,4 @@
-"""A small log of each trainer that reproduces GPT-2: their line formats, with figures of our own."""
+"""A small log of each trainer that reproduces GPT-2: their line formats, with made-up figures."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def _trainer_state() -> str:
 
 
 def bar(step: int, total: int, seconds: float, rate: str = " 1.30s/it") -> str:
-    """tqdm's, as it is painted once."""
+    """tqdm's bar, drawn once."""
     clock = f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
     return f"{100 * step // total:3d}%|{'█' * (10 * step // total):10s}| {step}/{total} [{clock}<00:10, {rate}]"
 

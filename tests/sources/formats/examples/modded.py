@@ -1,4 +1,4 @@
-"""modded-nanogpt's logs in small, three eras in one file, and parameter-golf's."""
+"""Small logs of modded-nanogpt, three eras in one file, and of parameter-golf."""
 
 from __future__ import annotations
 

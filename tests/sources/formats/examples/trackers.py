@@ -1,4 +1,4 @@
-"""A small file of each format of the trackers. The two binary ones were written by the trackers' own libraries."""
+"""A small file of each tracker's format. The two binary ones were written by the trackers' own libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the readers of this room make of a whole log each, and of one that a terminal, or a pipe, has been at."""
+"""What these readers make of a complete log, and of one that a terminal or a pipe has altered."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from nanopace.sources.runs import open_runs
 
 from ..examples.frameworks import EXAMPLES
 
-# By format: rows, first and last iteration, what a normal row and the first one take, evaluations with their time,
-# checkpoints with theirs, ending, some facts, and what a person is told of the figures.
+# By format: rows, first and last iteration, the time of a normal row and of the first one, evaluations with their time,
+# checkpoints with theirs, ending, some facts, and what the user is told about the figures.
 READ = {
     "torchtitan": (
         *(5, 1, 40, 500.0, 19980.0),
@@ -112,11 +112,11 @@ def test_rows_that_a_terminal_broke(name: str, width: int) -> None:
 def test_lines_twice_and_a_cut_end(name: str) -> None:
     whole = read(EXAMPLES[name])
     lines = [line for line in EXAMPLES[name].replace("\r", "\n").splitlines() if line]
-    if name not in ("lingua", "autoresearch"):  # two ranks, and a summary, are no longer what they were
+    if name not in ("lingua", "autoresearch"):  # two ranks, and a summary, would change
         assert list(read("\n".join(f"{line}\n{line}" for line in lines) + "\n").rows) == list(whole.rows)
     at = max(index for index, line in enumerate(lines) if re.search(r"step|iter", line))
     kept = lines[:at]
-    for cut in range(len(lines[at])):  # never a row with half of a figure
+    for cut in range(len(lines[at])):  # never a row with a truncated figure
         rows = list(read("\n".join([*kept, lines[at][:cut]])).rows)
         assert rows == list(whole.rows)[: len(rows)]
 

@@ -1,4 +1,4 @@
-"""litgpt's, lingua's and autoresearch's lines of every year, and where they leave something unknown."""
+"""Lines of litgpt, lingua and autoresearch from every year, and what they leave unknown."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_lingua_log_without_stamps_has_the_time_of_the_micro_batch() -> None:
 
 
 def test_autoresearch_on_another_card() -> None:
-    """Its peak is what its own figures say, and a card that it does not know has none."""
+    """Its peak follows from its own figures; a card that it does not know has none."""
     run = read(autoresearch_log().replace("2.400000e+08", "1.200000e+08"))
     assert run.value("printed_peak_tflops") == pytest.approx(989.5 / 2, rel=0.01)
     unknown = read(autoresearch_log().replace("| mfu: 41.0% |", "| mfu: n/a |"))

@@ -1,4 +1,4 @@
-"""Megatron's rows and those of its forks, whose clock may run on."""
+"""Rows of Megatron and its forks, whose clock may keep running."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_new_clock_stops_and_the_times_are_printed() -> None:
 
 
 def test_the_first_iteration_is_counted_once() -> None:
-    """A row of its own, of 31 s; nine more of 1 s; the printed mean of all ten is 4 s."""
+    """Its own row takes 31 s, nine more take 1 s; the printed mean of all ten is 4 s."""
     rows = [(1, 31000.0, 31), (10, 4000.0, 40), (20, 1000.0, 50)]
     text = "".join(megatron_row(n, ms, stamp=f"[{clock(at)}] ") for n, ms, at in rows)
     assert list(read(text).rows.ms) == [31000.0, 1000.0, 1000.0]
@@ -102,7 +102,7 @@ def test_a_second_process(line: str, restarts: int, runs: int) -> None:
 
 
 def test_a_slow_first_row_is_a_start_though_no_header_says_so() -> None:
-    """The mean of ten iterations is 2.5 s, of which nine took 1 s. An excerpt of later rows begins with no start."""
+    """The mean of ten iterations is 2.5 s, nine of which took 1 s. An excerpt of later rows has no start-up."""
     rows = [megatron_row(10 * n, 2500.0 if n == 1 else 1000.0) for n in range(1, 20)]
     found = diagnose(read("".join(rows)))
     assert found.startup is not None

@@ -1,4 +1,4 @@
-"""torchtitan's rows of every year, and what is known of them where its header is cut off."""
+"""torchtitan's rows from every year, and what is known about them if the header is cut off."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read(text: str) -> Run:
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("prefix", ["", "[rank0]:", "[rank0]:[titan] ", "    "])
 def test_rows_of_every_year_by_their_stamps(era: str, prefix: str) -> None:
-    """Ten steps of 0.5 s between two stamps. The first row has none before it: its rate tells."""
+    """Ten steps of 0.5 s between two timestamps. The first row has none before it, so its rate gives the time."""
     steps = ((1, 5), (10, 10), (20, 15), (30, 20))
     run = read("".join(f"{prefix}{STAMP.format(at)}{ERAS[era].format(n=n)}\n" for n, at in steps))
     assert [row.iteration for row in run.rows] == [1, 10, 20, 30]
@@ -116,7 +116,7 @@ def test_of_ranks_that_all_have_the_loss_the_first_is_read() -> None:
 
 
 def test_a_validation_between_rows_sets_the_clock() -> None:
-    """Its tps is of training and validation, so that what it took is unknown; the row behind it has 5 steps."""
+    """Its tps covers training and validation, so its time is unknown; the row after it has 5 steps."""
     rows = [
         titan(titan_row(10, 9.0, 9999), 105),
         titan("validate step: 15  loss:  8.7500  memory: 31.00GiB(32.62%)  tps: 20,000", 120),
@@ -129,7 +129,7 @@ def test_a_validation_between_rows_sets_the_clock() -> None:
 
 @pytest.mark.parametrize("words", ["saving the checkpoint (or staging if async is enabled)", "staging the checkpoint "])
 def test_a_checkpoint_is_taken_out_of_the_row_behind_it(words: str) -> None:
-    """Ten steps of 0.5 s and a save of 5 s: the rate of the row is half of what it was, as is its mfu."""
+    """Ten steps of 0.5 s and a save of 5 s: the row's rate is halved, and so is its mfu."""
     saved = titan(f"Finished {words}in 5.00 seconds.", 110)
     rows = [titan(titan_row(10, 9.0, 8192), 105), saved, titan(titan_row(20, 8.0, 4096), 115)]
     for head in (TITAN_HEAD, ""):  # by the tokens, and by the stamps
@@ -139,7 +139,7 @@ def test_a_checkpoint_is_taken_out_of_the_row_behind_it(words: str) -> None:
 
 
 def test_a_resumed_process_and_another_run() -> None:
-    """The first row behind the checkpoint contains the start, and is not a hundred steps long."""
+    """The first row after the checkpoint contains the start-up, and is not a hundred steps long."""
     resumed = TITAN_HEAD.replace("starts at step 1.", "starts at step 31.").replace(" 2025-06-04 00", " 2025-06-04 01")
     again = "".join(titan(titan_row(n, 7.0, 8192), 3700 + n / 2) for n in (40, 50))
     run = read(titan_log() + resumed + again)

@@ -1,4 +1,4 @@
-"""Short ways to read a log of these trainers."""
+"""Shorthands for reading these trainers' logs."""
 
 from __future__ import annotations
 

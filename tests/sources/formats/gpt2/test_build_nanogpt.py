@@ -1,4 +1,4 @@
-"""build-nanogpt's console, in the forms that people gave its rows; and its log of losses."""
+"""build-nanogpt's console, in the many forms that people gave its rows, and its log of losses."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ FORMS = [
 
 @pytest.mark.parametrize(("line", "ms"), FORMS)
 def test_forms_of_a_row(line: str, ms: float) -> None:
-    """As the programs print them that were typed after the video."""
+    """As printed by programs that people typed along with the video."""
     row = read_row(line)
     assert row is not None
     assert (row.step, row.loss, row.ms) == (7, 3.25, pytest.approx(ms))
@@ -220,7 +220,7 @@ def test_a_rate_that_is_none(wrong: float) -> None:
 
 
 def test_rows_that_cover_several_iterations() -> None:
-    """The batch is printed, and the rate times the time is ten of it."""
+    """The batch is printed, and rate times time gives ten batches."""
     head = ["total desired batch size: 65536"]
     run = run_of(log(head, rows(*range(0, 100, 10), ms=1000.0, tokens=655_360)))
     assert run.rows_cover == 10
@@ -269,7 +269,7 @@ def test_the_log_of_losses() -> None:
 
 
 def test_under_torchrun_the_number_of_gpus_is_unknown() -> None:
-    """The device is only printed where a process trains alone."""
+    """The device is only printed if a process trains alone."""
     text = BUILD_NANOGPT.replace("using device: cuda\n", "")
     run = run_of(text)
     assert (run.value("gpu_count"), run.value("gradient_accumulation_steps")) == (None, None)
@@ -280,7 +280,7 @@ def test_under_torchrun_the_number_of_gpus_is_unknown() -> None:
 
 
 def test_fewer_batches_are_no_advice() -> None:
-    """An evaluation is mostly HellaSwag and samples: fewer batches would not make it as much shorter."""
+    """An evaluation is mostly HellaSwag and samples: fewer batches would not make it proportionally shorter."""
     lines = []
     for n in range(2000):
         if n % 20 == 0:
@@ -303,7 +303,7 @@ def test_an_attempt_that_failed_counts_no_gpus() -> None:
 
 
 def groups(matrices: int, width: int = 768, layers: int = 12) -> list[str]:
-    """With so many rows in the tables of tokens and positions together."""
+    """A header with this many rows in the token and position tables together."""
     decayed = 12 * layers * width * width + matrices * width
     return [
         f"num decayed parameter tensors: {4 * layers + 2}, with {decayed:,} parameters",

@@ -60,7 +60,7 @@ def test_the_cuda_program() -> None:
 
 
 def test_its_mfu_is_no_contradiction() -> None:
-    """It is that of causal attention, which is said; nothing is wrong with the settings."""
+    """It counts causal attention, and the report says so; nothing is wrong with the settings."""
     codes = {finding.code for finding in diagnose(run_of(LLMC)).findings}
     assert "mfu_causal" in codes
     assert "mfu_disagrees" not in codes
@@ -136,7 +136,7 @@ def test_in_may_2024_the_peak_was_an_a100s() -> None:
 
 
 def test_a_resumed_run() -> None:
-    """Its evaluation is that of the row that follows, wherever that begins."""
+    """Its evaluation belongs to the next row, wherever that begins."""
     head, rest = LLMC.split("val loss 11.007921\n")
     head = head.replace("d12 ", "intermediate checkpoint ")
     row = "step  {0}/4 | loss 9.0 (+nanz)| norm 1.0 (+nanz)| lr 1.0e-06 | 2190.00 ms | 61.6% bf16 MFU | 12000 tok/s\n"

@@ -1,4 +1,4 @@
-"""The tokens of a step by what is printed of its speed."""
+"""The tokens of a step, from its printed speed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nanopace.sources.formats.gpt2.rate import SmoothedStepTokens, StepTokens
 
 @pytest.mark.parametrize(("tokens", "plausible"), [(524_288, 524_288), (12_000, 12_000), (128, None), (1001, None)])
 def test_a_round_number_of_tokens(tokens: int, plausible: int | None) -> None:
-    """Less than a sequence, or an odd number, is a rate that somebody computed wrongly."""
+    """Less than a sequence, or an odd number, means that the rate was computed wrongly."""
     rate = StepTokens()
     for ms in ("471.28", "471.95", "470.02"):
         rate.read(ms, f"{tokens / float(ms) * 1000:.2f}")

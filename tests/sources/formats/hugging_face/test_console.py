@@ -1,4 +1,4 @@
-"""The Trainer's console: dicts without a step, and bars that have it, however a pipe or a terminal mixed them."""
+"""The Trainer's console: dicts without a step, and bars with one, however a pipe or a terminal mixed them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def dicts_of(log: str) -> list[str]:
 
 
 def quoted(log: str) -> str:
-    """As since version 5: values are texts of four digits."""
+    """As of version 5: values are strings with four digits."""
     return re.sub(r"': (-?[\d.e-]+)", lambda found: f"': '{float(found[1]):.4g}'", log)
 
 
 def in_blocks(log: str, size: int) -> str:
-    """As from a pipe: what goes to standard output comes in blocks, and bars before it."""
+    """As from a pipe: standard output comes in blocks, after the bars."""
     waiting: list[str] = []
     out = ""
     for part in re.split(r"(\{[^}]*\}\n)", log):
@@ -76,14 +76,14 @@ def test_epochs_that_tell_little_and_bars_of_evaluations_that_are_wiped(block: i
 
 
 def test_a_bar_that_is_not_painted_for_every_step() -> None:
-    """tqdm paints ten times a second at most."""
+    """tqdm redraws at most ten times per second."""
     log = re.sub(r"\r[^\r\n]*\| (?!\d*0/|[17]/)\d+/120 \[[^\]]*\]", "", LOG)
     assert log.count("/120 [") < 60
     check(read(log)[0])
 
 
 def test_what_a_terminal_leaves() -> None:
-    """Of a line that was painted over, the last state: a bar, and a dict behind it or below it."""
+    """Of an overwritten line, only the last state is left: a bar, and a dict after or below it."""
     for between in ("", "\n"):
         lines = [f"{bar(step, 120, 1.3 * step)}{between}{{'loss': 2.5, 'epoch': {step / 100}}}\n" for step in STEPS]
         (run,) = read("".join(lines))
@@ -92,7 +92,7 @@ def test_what_a_terminal_leaves() -> None:
 
 
 def test_what_a_notebook_leaves() -> None:
-    """Bars at evaluations alone, once before each and once behind it."""
+    """Bars only at evaluations, once before and once after each."""
     log, at_s = "", 0.0
     for step in range(1, 205):
         at_s += 2
@@ -113,7 +113,7 @@ def test_what_a_notebook_leaves() -> None:
 
 
 def test_a_bar_of_another_moment() -> None:
-    """A terminal leaves it where a dict of another step is printed later."""
+    """A terminal leaves it if a dict of another step is printed later."""
     rows = [f"{{'loss': '1.{9 - n}', 'learning_rate': '5e-05', 'epoch': '{n}'}}\n" for n in (1, 2, 3)]
     end = "{'train_runtime': '2279', 'train_steps_per_second': '1.498', 'epoch': '3'}\n"
     (run,) = read(rows[0] + bar(1272, 3414, 759) + rows[1] + rows[2] + end + bar(3414, 3414, 2279) + "\n")
@@ -137,7 +137,7 @@ def test_bars_of_other_things(before: str) -> None:
 
 
 def test_evaluations_before_the_first_row() -> None:
-    """The Trainer logs every 500 steps unless it is told otherwise."""
+    """The Trainer logs every 500 steps by default."""
     log = re.sub(r"\r {50}\r\{'loss'[^}]*'epoch': 0\.[1-7]\}\n\r[^\r\n]*", "", LOG)
     (run,) = read(log)
     assert list(run.rows.iteration) == STEPS[8:]  # how much of the time before 80 was training, is unknown
@@ -145,7 +145,7 @@ def test_evaluations_before_the_first_row() -> None:
 
 
 def test_a_process_that_resumes() -> None:
-    """Its bar begins at 0 and jumps to the step that it resumes from."""
+    """Its bar starts at 0 and jumps to the step where it resumes."""
     killed = LOG[: LOG.index("{'loss': 2.2555")]  # at step 100
     rest = bar(0, 120, 0) + "\r" + bar(81, 120, 3)
     for step in range(82, 121):
@@ -208,7 +208,7 @@ def test_steps_between_logs_are_right_or_unknown(between: int, rows: int, per_ep
 
 
 def test_a_training_that_logs_no_loss() -> None:
-    """Shorter than logging_steps, which are 500 unless told otherwise: the bar alone has the times."""
+    """Shorter than logging_steps, 500 by default: only the bar has the times."""
     log = re.sub(r"\r {50}\r\{'loss'[^}]*\}\n\r[^\r\n]*", "", LOG)
     (run,) = read(log)
     assert list(run.rows.iteration) == list(range(1, 121))

@@ -1,4 +1,4 @@
-"""trainer_log.jsonl: whole seconds since the start, of all versions, of several processes, and cut anywhere."""
+"""trainer_log.jsonl: whole seconds since the start, from all versions, from several processes, and cut anywhere."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_process_that_resumes() -> None:
 
 @given(st.integers(0, len(EXAMPLES["llama_factory"])))
 def test_a_log_that_ends_anywhere(end: int) -> None:
-    """Every line that is whole counts, and no other."""
+    """Every complete line counts, and no other."""
     text = EXAMPLES["llama_factory"][:end]
     assert isinstance(text, str)
     (whole,) = read(EXAMPLES["llama_factory"])

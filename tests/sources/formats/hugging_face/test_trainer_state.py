@@ -1,4 +1,4 @@
-"""trainer_state.json: rows without a time, unless tokens are counted, and evaluations of which set."""
+"""trainer_state.json: rows without a time, unless tokens are counted, and which set an evaluation used."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_history_alone_is_read_too(before: str) -> None:
 
 
 def test_where_tokens_are_counted_there_is_a_clock() -> None:
-    """It runs on during evaluations, and begins anew in a process that resumes."""
+    """It keeps running during evaluations, and restarts in a resumed process."""
     counted = [row(10, train_runtime=5.0), row(20, train_runtime=9.0), {"epoch": 1, "eval_loss": 2.1, "step": 20}]
     counted[-1]["eval_runtime"] = 3.0
     run = read(state(*counted, row(30, train_runtime=16.0), num_input_tokens_seen=30 * 512, global_step=30))
@@ -132,7 +132,7 @@ def of_directory(directory: Path, states: dict[str, str]) -> list[int]:
 
 
 def test_the_checkpoints_of_a_run_are_one_run(tmp_path: Path) -> None:
-    """Every checkpoint has the history up to it. The state of the end is beside them, or there is none."""
+    """Every checkpoint has the history up to it. The final state is next to them, or missing."""
     history = [row(step, float("nan") if step == 10 else 3.0 - step / 100) for step in range(10, 130, 10)]
     states = {f"checkpoint-{last}/trainer_state.json": state(*history[: last // 10]) for last in (20, 40, 100)}
     assert of_directory(tmp_path / "ended", states) == [100]

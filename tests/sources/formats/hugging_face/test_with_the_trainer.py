@@ -1,4 +1,4 @@
-"""What Hugging Face's Trainer really writes: console, state and event file of one training say the same."""
+"""What Hugging Face's Trainer really writes: console, state and event file of one run agree."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ for steps, resume in ((45, False), (60, True)):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training of 45 steps, and its continuation to 60."""
+    """A run of 45 steps, and its continuation to 60."""
     folder = tmp_path_factory.mktemp("trained")
     with (folder / "console.log").open("wb") as console:
         subprocess.run(
@@ -59,7 +59,7 @@ def history_of(folder: Path) -> tuple[dict[int, float], dict[int, float]]:
 def check(
     run: Run, train: dict[int, float], validation: dict[int, float], last: int = 60, first: int = 0, perhaps: int = 0
 ) -> None:
-    """`perhaps`: the first row after a resume, which has no time where a clock of whole seconds still shows 0."""
+    """`perhaps` is the first row after a resume, which has no time if a clock of whole seconds still shows 0."""
     losses = dict(zip(run.rows.iteration, run.rows.loss, strict=True))
     assert losses == {
         step: pytest.approx(loss, rel=1e-3)

@@ -1,8 +1,8 @@
-"""A training on a simulated GPU, and the log that modded-nanogpt prints of it in each era.
+"""A training run on a simulated GPU, and the log that modded-nanogpt would print in each era.
 
-The program launches a step and goes on, until it is `depth` steps ahead of the GPU; with 0 it waits for every step. A
-row is printed when a step is launched, with the clock of that moment. An evaluation waits for the GPU first, and the
-clock stands still meanwhile.
+The program launches steps until it is `depth` steps ahead of the GPU; with 0 it waits for every step. A row is printed
+when a step is launched, with the time at that moment. An evaluation first waits for the GPU, and the clock stops
+meanwhile.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ CODE = """import os
 
 @dataclass
 class Era:
-    """How the rows of a time look."""
+    """What rows look like in one era."""
 
     code: str = CODE
     losses: bool = False  # rows have one
     zeroed: bool = False  # the clock is set to 0 after step 10
     seconds: bool = False
-    rows: bool = True  # else evaluations alone are printed
+    rows: bool = True  # otherwise only evaluations are printed
     evaluations: range | Sequence[int] = ()
     every: int = 125  # an evaluation
 
@@ -74,7 +74,7 @@ def simulate(
         if step in evaluated:
             waits.append(max(0.0, gpu - clock))
             clock = gpu = max(clock, gpu)
-            done = []  # nothing is ahead any more
+            done = []  # the program is no longer ahead
             lines.append(_line(era, step, steps, clock - zero, since, f" val_loss:{val_loss(step):.4f}"))
         if step == steps:
             break

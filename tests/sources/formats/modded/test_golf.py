@@ -1,4 +1,4 @@
-"""parameter-golf prints modded-nanogpt's rows, some of them only, and later rows of its own."""
+"""parameter-golf prints some of modded-nanogpt's rows, and later its own."""
 
 from __future__ import annotations
 

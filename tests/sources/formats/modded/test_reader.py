@@ -1,4 +1,4 @@
-"""modded-nanogpt's eras: the same training is read from each, as far as its log tells it."""
+"""modded-nanogpt's eras: the same run is read from each, as far as its log shows it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_each_era_tells_the_same_run(name: str) -> None:
 @pytest.mark.parametrize("depth", [2, 3, 5])
 @pytest.mark.parametrize("name", ["October 2024", "2025", "track 3, every step"])
 def test_rows_take_what_the_gpu_took(name: str, depth: int) -> None:
-    """However far the program runs ahead: no row is slow, and what is said of the wait is true."""
+    """However far the program runs ahead: no row is slow, and what is said about the wait is true."""
     truth = simulate(ERAS[name], even(100.0), depth=depth)
     run = only(truth.text)
     diagnosis = diagnose(run)
@@ -116,7 +116,7 @@ def test_a_stall_stays_where_it_was() -> None:
 
 
 def test_rows_after_an_evaluation_are_not_made_like_those_of_a_larger_batch() -> None:
-    """Shortly after the evaluation of iteration 250, steps take twice as long."""
+    """Shortly after the evaluation at iteration 250, steps take twice as long."""
     for change in (254, 258, 268):
         step_ms = [30.0 if step < change else 60.0 for step in range(STEPS)]
         run = only(simulate(Era(SCHEDULED), step_ms, launch_ms=2.0).text)
@@ -134,7 +134,7 @@ def test_whole_milliseconds_are_no_unevenness(ms: float) -> None:
 
 
 def test_evaluations_alone_tell_the_time_of_an_iteration() -> None:
-    """Every 125 steps, then every 25: each row is divided by its own distance."""
+    """Every 125 steps, then every 25: each row is divided by its own interval."""
     era = Era(seconds=True, rows=False, evaluations=[*range(0, 400, 125), *range(400, 500, 25)])
     truth = simulate(era, even(150.0), compile_ms=19_850)
     run = only(truth.text)
@@ -201,7 +201,7 @@ def test_several_runs_in_a_file() -> None:
 def test_trials_that_share_a_head_and_print_evaluations_alone() -> None:
     trials = [simulate(Era(seconds=True, rows=False, every=50), even(ms, 200)) for ms in (100.0, 101.0)]
     rows = [[line for line in trial.text.splitlines(True) if line.startswith("step:")][1:] for trial in trials]
-    runs = read("".join([*rows[0], *rows[0][-2:], "a word\n", *rows[1]]))  # the last lines are printed once more
+    runs = read("".join([*rows[0], *rows[0][-2:], "a word\n", *rows[1]]))  # the last lines are printed twice
     assert [len(run.rows) for run in runs] == [4, 4]
     assert [diagnose(run).wall.total_s for run in runs] == pytest.approx([trial.final_ms / 1000 for trial in trials])
 
@@ -237,7 +237,7 @@ def test_an_end_is_told() -> None:
 
 
 def test_the_program_alone_is_no_log() -> None:
-    """Its own lines look like rows, up to their braces."""
+    """Its own lines look like rows, except for their braces."""
     text = simulate(Era(), even(100.0, 5)).text
     head = text[: text.index("step:0/5")]
     with pytest.raises(NotALog, match="the start of a training log, but no row"):

@@ -1,4 +1,4 @@
-"""The tokens of a step, from the program that the log opens with. Lines in the form of each era."""
+"""The tokens of a step, from the program at the start of the log. Lines in the form of each era."""
 
 from __future__ import annotations
 

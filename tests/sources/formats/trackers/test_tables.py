@@ -53,7 +53,7 @@ def test_a_chart_of_several_runs() -> None:
 
 @pytest.mark.parametrize("clock", ["_runtime", "_timestamp"])
 def test_the_history_of_a_run_has_a_clock(clock: str) -> None:
-    """A time stamp does not tell when the run began, and so nothing of the first row."""
+    """A timestamp does not show when the run began, and so nothing about the first row."""
     starts = 0 if clock == "_runtime" else 1.7e9
     rows = [
         f"{n},{n},{starts + 2.6 * (n + 1):.3f},{10 * (n + 1)},{5 - n / 10},{'' if n % 4 else 4}\n" for n in range(20)

@@ -1,4 +1,4 @@
-"""Event files, as TensorBoard's own writers write them, whole, torn and hostile."""
+"""Event files as TensorBoard's own writers write them: intact, torn and hostile."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_example() -> None:
 
 @pytest.mark.parametrize("write", [scalar, as_tensorflow_2])
 def test_both_kinds_of_scalars(write: Any) -> None:
-    """An evaluation that says nothing of its time is known by its points' times, where it follows a row of its step."""
+    """An evaluation without a time gets it from its points' times, if it follows a row of its step."""
     events = [
         write("Loss/train", 2.5, 100, 30.5),
         write("Loss/val", 2.75, 100, 36.5),
@@ -84,7 +84,7 @@ def test_an_evaluation_between_two_rows_is_in_the_second() -> None:
 
 
 def test_a_run_that_goes_back() -> None:
-    """The first row of the process that resumed has no known beginning."""
+    """The first row of the resumed process has no known start."""
     steps = (10, 20, 30, 20, 30, 40)
     run = read(file_of(*(scalar("loss", 2.0, step, 10.0 * number) for number, step in enumerate(steps, start=1))))
     assert list(run.rows.iteration) == [10, 20, 30, 40]
@@ -92,7 +92,7 @@ def test_a_run_that_goes_back() -> None:
 
 
 def test_a_file_that_was_written_later_than_its_points() -> None:
-    """As by an export: nothing tells when training began, and evaluations may be all at the end."""
+    """As after an export: nothing shows when training began, and evaluations may all be at the end."""
     rows = [scalar("loss", 2.0, step, 0.5 * step + 0.25 - 1e6) for step in (10, 20, 30, 40)]
     run = read(file_of(*rows, scalar("val/loss", 2.25, 20, 13.25 - 1e6)))
     assert list(run.rows.iteration) == [20, 30, 40]

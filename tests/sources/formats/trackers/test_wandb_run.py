@@ -1,4 +1,4 @@
-"""W&B's run files, as W&B itself writes them offline, whole, torn and hostile."""
+"""W&B's run files as W&B itself writes them offline: intact, torn and hostile."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_records_up_to_the_first_that_is_torn_or_changed(data: st.DataObject) ->
 
 
 def test_the_example() -> None:
-    """Its config is nanoGPT's, and says what a step consists of."""
+    """Its config is nanoGPT's, which defines a step's tokens."""
     run = read(EXAMPLES["wandb"])
     assert list(run.rows.iteration) == list(range(0, 130, 10))
     assert list(run.rows.ms[1:]) == pytest.approx([130.0] * 12)
@@ -93,7 +93,7 @@ def test_the_example() -> None:
 
 
 def test_evaluations_that_are_logged_with_their_row_or_after_it() -> None:
-    """nanoGPT logs both losses at once, when it has evaluated: each of its rows contains an evaluation."""
+    """nanoGPT logs both losses together after evaluating: each of its rows contains an evaluation."""
     nanogpt = [{"iter": 100 * n, "train/loss": 3.0, "val/loss": 3.1, "_runtime": 9.0 * n + 1} for n in range(6)]
     run = read(history(*nanogpt))
     assert run.row_contains_evaluation

@@ -1,1 +1,1 @@
-"""The frameworks of larger groups: torchtitan, Megatron, litgpt, lingua, and autoresearch."""
+"""Frameworks of larger groups: torchtitan, Megatron, litgpt, lingua, and autoresearch."""

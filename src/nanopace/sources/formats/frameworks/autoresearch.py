@@ -1,12 +1,12 @@
-"""autoresearch's log: rows that overwrite each other, and a summary at the end.
+"""Reads autoresearch's log: rows that overwrite each other, and a summary at the end.
 
-What the figures mean, which the log does not say:
+What the log does not say about its figures:
 
-- `dt` is one step alone, with the GPU waited for on both sides. There is one evaluation, after the last step.
-- `loss` is smoothed (0.9 of the past, corrected for its start) over the last micro-batch of each step.
-- `mfu` is over an H100's peak (989.5 TFLOP/s) whatever the card, unless somebody changed the program: the FLOPs per
-  token and the tokens per second of the same row say which peak it was.
-- `training_seconds` adds up `dt` from step 11 on; training stops when they reach the budget.
+- `dt` is a single step, with the GPU synchronised before and after. There is one evaluation, after the last step.
+- `loss` is smoothed (0.9 of the past, bias-corrected) over the last micro-batch of each step.
+- `mfu` is relative to an H100's peak (989.5 TFLOP/s) on any card, unless the program was changed: the FLOPs per token
+  and the tokens per second of the same row reveal the peak.
+- `training_seconds` is the sum of `dt` from step 11 on; training stops when it reaches the budget.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from nanopace.sources.formats.frameworks.rates import TokensOfStep
 from nanopace.sources.printed_numbers import nan_as_inf, to_int
 
 H100_TFLOPS = 989.5
-_NEAR = 0.02  # of a peak that rounded figures give
-_FEWEST = 5  # rows that have to show it
+_NEAR = 0.02  # deviation from a peak that rounded figures allow
+_FEWEST = 5  # rows that must show it
 
 _REAL = r"-?(?:\d{1,9}\.\d{1,9}|nan|inf)"
 _ROW = re.compile(
@@ -48,7 +48,7 @@ class _Process:
     """What is known about the current process."""
 
     last: int | None = None  # step
-    flops: float | None = None  # of a token
+    flops: float | None = None  # per token
     tokens: TokensOfStep = field(default_factory=TokensOfStep)
     per_mfu: list[float] = field(default_factory=list)  # tokens per second at an mfu of 1
     summary: dict[str, float] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class AutoresearchReader(JoiningReader):
         self._process = _Process()
 
     def read_row(self, text: str) -> bool:
-        rows = list(_ROW.finditer(text))  # several, where the carriage returns between them were lost
+        rows = list(_ROW.finditer(text))  # several, if the carriage returns between them were lost
         for found in rows:
             self._row(found)
         return bool(rows)
@@ -108,7 +108,7 @@ class AutoresearchReader(JoiningReader):
         return True
 
     def _summary(self, name: str, value: float) -> None:
-        """The evaluation is of all steps, whose number follows further down."""
+        """The evaluation comes after all steps; their number follows further down."""
         self._process.summary[name] = value
         if name == "training_seconds":
             self._builder.training_time(value)
@@ -117,7 +117,7 @@ class AutoresearchReader(JoiningReader):
             self._builder.ending("finished")
 
     def _end_process(self) -> None:
-        """What only all rows together show."""
+        """Add the facts that only all rows together reveal."""
         process, builder = self._process, self._builder
         bits = process.summary.pop("val_bpb", None)
         if bits is not None and process.last is not None:

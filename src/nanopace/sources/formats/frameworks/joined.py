@@ -1,4 +1,4 @@
-"""What the readers of this room have in common: rows that a terminal broke are put together, stamps are read."""
+"""What these readers share: rows wrapped by a terminal are joined, and time stamps are read."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from nanopace.sources.build import RunBuilder
 from nanopace.sources.processes.died import ENDING, ENDINGS
 from nanopace.sources.time_stamps import Stamps
 
-_LONGEST = 3000  # characters of a row, or of a line in which one is looked for
-_MOST_PIECES = 6  # of a row that a terminal broke
+_LONGEST = 3000  # characters of a row, or of a line that may contain one
+_MOST_PIECES = 6  # of a row that a terminal has wrapped
 
 _ENDED = re.compile(ENDING)
 _STAMP = re.compile(r"(?<!\d)(?:20)?\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?", re.ASCII)
-_PREFIX = 160  # characters before a row in which its stamp is
+_PREFIX = 160  # characters before a row that may contain its time stamp
 _CENTURY = 2
 
 
 class JoiningReader(ABC):
-    """Feeds lines to `read_line`, and what a terminal may have broken, joined, to `read_row`."""
+    """Passes lines to `read_line`, and joins what a terminal may have wrapped for `read_row`."""
 
-    opens: ClassVar[re.Pattern[str]]  # the beginning of a row
-    continues: ClassVar[re.Pattern[str]] = re.compile("")  # matches in a line that may go on with one
-    complete: ClassVar[re.Pattern[str]]  # matches a row that is surely not cut
+    opens: ClassVar[re.Pattern[str]]  # matches the beginning of a row
+    continues: ClassVar[re.Pattern[str]] = re.compile("")  # matches a line that may continue a row
+    complete: ClassVar[re.Pattern[str]]  # matches a row that is certainly complete
 
     def __init__(self, builder: RunBuilder, width: int = 0) -> None:
         self._builder = builder
@@ -35,19 +35,19 @@ class JoiningReader(ABC):
 
     @abstractmethod
     def read_row(self, text: str) -> bool:
-        """A row, wherever it is in the text. True if there is one."""
+        """Read a row, wherever it is in the text. Return True if there is one."""
 
     def read_partial(self, text: str) -> None:  # noqa: B027  # most rows are of no use in part
-        """The beginning of a row that no line completes."""
+        """Read the beginning of a row that no line completes."""
 
     @abstractmethod
     def read_line(self, line: str) -> bool:
-        """Any other line. True if it was understood."""
+        """Read any other line. Return True if it was understood."""
 
     def feed(self, line: str) -> bool:
         if not line or line.isspace():
             return False
-        line = line[-_LONGEST:]  # before it, a progress bar did not end its line
+        line = line[-_LONGEST:]  # cut off a progress bar that did not end its line
         opens = self.opens.search(line) is not None
         if opens:
             self._drop_open()
@@ -69,7 +69,7 @@ class JoiningReader(ABC):
         return self.read_line(line)
 
     def feed_cut(self, line: str) -> bool:
-        """Only a row shows that it is complete."""
+        """Only a row can be known to be complete."""
         return self.complete.search(line[-_LONGEST:]) is not None and self.feed(line)
 
     def _drop_open(self) -> None:
@@ -79,14 +79,14 @@ class JoiningReader(ABC):
 
     @abstractmethod
     def _end_process(self) -> None:
-        """No more rows of the current process: tell what only all of them together show."""
+        """The current process has no more rows: add the facts that only all of them together reveal."""
 
     def finish(self) -> None:
         self._drop_open()
         self._end_process()
 
     def stamp(self, prefix: str) -> float | None:
-        """The time at which a line was printed, in seconds since any fixed moment, from what is before its text."""
+        """When a line was printed, in seconds from an arbitrary zero, from the text before it."""
         found = _STAMP.search(prefix[-_PREFIX:])
         if found is None:
             return None

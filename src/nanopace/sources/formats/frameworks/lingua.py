@@ -1,12 +1,12 @@
-"""lingua's log: metrics.jsonl, and what it prints. BLT's is the same, with its losses under other names.
+"""Reads lingua's metrics.jsonl, and what it prints. BLT's are the same, except for the names of its losses.
 
-What the figures mean, which the log does not say:
+What the log does not say about its figures:
 
-- `curr_iter_time` (printed as `iter`) is the last micro-batch alone on the GPU, without the wait for its data. What a
-  step takes is the time since the row before, by the stamps of both, over the steps between them: it contains what was
-  written and evaluated in between. Only a first row, which has no stamp before it, is taken by `iter` and `data`.
-- `wps` are the tokens per second of one GPU since the row before.
-- `loss/out` is the mean of the last micro-batches of all GPUs; the loss that is printed is of this GPU alone.
+- `curr_iter_time` (printed as `iter`) is the GPU time of the last micro-batch alone, without the wait for its data. The
+  time of a step is the difference between the time stamps of two rows over the steps between them, so it includes
+  evaluations and checkpoints. Only the first row, which has no stamp before it, uses `iter` and `data`.
+- `wps` is the tokens per second of one GPU since the previous row.
+- `loss/out` is the mean of the last micro-batches of all GPUs; the printed loss is of this GPU alone.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ _JOB = re.compile(r" - Starting job: ", re.ASCII)
 _RELOADED = re.compile(r" - (?:Reloading train state|Model and optim reloaded)", re.ASCII)
 _LOSSES = ("loss/out", "loss/interval_across_gpu", "loss/step_across_gpu")
 _BITS = ("bpb/interval_across_gpus", "bpb/step_across_gpus")
-_NEAR = 0.05  # of a whole number of GPUs
+_NEAR = 0.05  # of an integer number of GPUs
 _FEWEST = 3  # rows
-_LONGEST_MS = 1e12  # that a row may say: 30 years
+_LONGEST_MS = 1e12  # the longest a row may claim: 30 years
 
 
 class _Steps:
-    """From row to row: what a step took, and what it was made of."""
+    """Derives what a step took, and its tokens, from row to row."""
 
     def __init__(self) -> None:
         self.last: tuple[int, float | None] | None = None  # step and stamp
         self.rate = PerGpuRate()
-        self.tokens: int | None = None  # of a step, over all GPUs
-        self.gpus: list[float] = []  # by the rates of single rows
+        self.tokens: int | None = None  # per step, across all GPUs
+        self.gpus: list[float] = []  # as the rates of single rows suggest
 
     def ms(self, step: int, at_s: float | None, alone_ms: float) -> float:
-        """Of one step of those since the row before; `alone_ms` is that of the last micro-batch."""
+        """The time of one step since the previous row; `alone_ms` is that of the last micro-batch."""
         last, self.last = self.last, (step, at_s)
         if last is None or last[1] is None or at_s is None or step <= last[0] or at_s <= last[1]:
             return alone_ms
@@ -59,7 +59,7 @@ class _Steps:
 
 
 class LinguaReader(JoiningReader):
-    """What lingua prints."""
+    """Reads what lingua prints."""
 
     opens = re.compile(r"\bstep: \d{1,12} {1,4}acc: \d", re.ASCII)
     complete = re.compile(r"\bpow: {1,8}[\d.]{1,12} W", re.ASCII)
@@ -110,12 +110,12 @@ class LinguaReader(JoiningReader):
 
 
 class LinguaMetricsReader:
-    """metrics.jsonl: one object per row, appended to by every process of a run."""
+    """Reads metrics.jsonl: one object per row, appended by every process of a run."""
 
     def __init__(self, builder: RunBuilder, _width: int = 0) -> None:
         self._builder = builder
         self._steps = _Steps()
-        self._console = LinguaReader(builder)  # reads its stamps
+        self._console = LinguaReader(builder)  # reads its time stamps
         self._last = ""
 
     def feed(self, line: str) -> bool:
@@ -161,14 +161,14 @@ class LinguaMetricsReader:
         self._steps = _Steps()
 
     def feed_cut(self, line: str) -> bool:
-        return self.feed(line)  # an object that is cut is none
+        return self.feed(line)  # an incomplete object is not valid JSON
 
     def finish(self) -> None:
         self._end_process()
 
 
 def _object(line: str) -> dict[str, object]:
-    """The JSON object of a line; an empty one where it is none."""
+    """The JSON object in a line; empty if there is none."""
     start = line.find("{")
     try:
         row = json.loads(line[start:]) if start >= 0 else None

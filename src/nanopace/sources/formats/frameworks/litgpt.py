@@ -1,11 +1,11 @@
-"""litgpt's log, and lit-gpt's of 2023: pretraining and finetuning.
+"""Reads litgpt's log, and lit-gpt's from 2023: pretraining and fine-tuning.
 
-What the figures mean, which the log does not say:
+What the log does not say about its figures:
 
-- `iter` counts micro-batches. Where a step has several, `step` counts the steps, and "(step)" is behind those with an
-  update. `iter time` is of one micro-batch, with its update if it has one, without validation or checkpoint.
-- `loss` is the mean over a step since 2024, before that of the micro-batch alone.
-- Pretraining ends with "Tok/sec", which divides by the moment at which training began instead of the time that it took.
+- `iter` counts micro-batches. If a step has several, `step` counts the steps, and "(step)" marks those with an update.
+  `iter time` is one micro-batch, including its update if it has one, without validation or checkpoint.
+- Since 2024, `loss` is the mean over a step; before that, it was that of the micro-batch alone.
+- Pretraining ends with a wrong "Tok/sec": it divides by the moment at which training began, not by the time it took.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.frameworks.joined import JoiningReader
 from nanopace.sources.printed_numbers import nan_as_inf, to_int
 
-_WRONG = 0.05  # of a rate, which is rounded, as the time is
+_WRONG = 0.05  # of a rate, which is rounded like the time
 
 _REAL = r"(?:\d{1,9}\.\d{1,9}|nan|inf)"
 _ROW = re.compile(
@@ -50,13 +50,13 @@ class _Process:
     """What is known about the current process."""
 
     settings: dict[str, int]
-    last: int = 0  # micro-batch with a row
+    last: int = 0  # last micro-batch with a row
     updates: tuple[int, int] | None = None  # the first micro-batch with an update, and its step
-    per_step: int | None = None  # micro-batches
+    per_step: int | None = None  # micro-batches per step
     tokens: int | None = None  # of the whole training
     seconds: float | None = None
     pretraining: bool = False
-    resumed: bool = False  # then its tokens are not only of its time
+    resumed: bool = False  # if so, its tokens include those of earlier processes
 
 
 class LitgptReader(JoiningReader):
@@ -78,7 +78,7 @@ class LitgptReader(JoiningReader):
         return bool(whole)
 
     def read_partial(self, text: str) -> None:
-        """Finetuning, without an update."""
+        """Fine-tuning, without an update."""
         if (found := _ROW.search(text)) is not None:
             self._row(found)
 
@@ -95,7 +95,7 @@ class LitgptReader(JoiningReader):
             self._builder.row(Row(iteration, ms, nan_as_inf(float(found["loss"]))))
 
     def _update(self, iteration: int, step: int) -> None:
-        """How many micro-batches a step has, by two updates."""
+        """Derive the micro-batches per step from two updates."""
         process = self._process
         if process.updates is None or process.updates[1] >= step:
             process.updates = (iteration, step)
@@ -113,7 +113,7 @@ class LitgptReader(JoiningReader):
             builder.ending("finished")
         elif found := _SAVED.search(line):
             builder.checkpoint(process.last, found[1])
-        elif "remaining time: " in line:  # of a row that a terminal broke
+        elif "remaining time: " in line:  # of a row that a terminal has wrapped
             process.pretraining = True
         elif found := _TOKENS.search(line):
             process.tokens = to_int(found[1])
@@ -147,7 +147,7 @@ class LitgptReader(JoiningReader):
         return bool(top or resumed or found)
 
     def _end_process(self) -> None:
-        """What only the rows show: whether it is pretraining, where all sequences have one length."""
+        """Add what only the rows reveal: whether it is pretraining, where all sequences have the same length."""
         process, builder = self._process, self._builder
         settings = process.settings
         batch, devices = settings.get("micro_batch_size"), settings.get("devices")

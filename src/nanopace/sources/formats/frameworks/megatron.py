@@ -1,13 +1,13 @@
-"""Megatron-LM's log, and its like: Megatron-DeepSpeed, GPT-NeoX, MindSpeed.
+"""Reads logs of Megatron-LM and its relatives: Megatron-DeepSpeed, GPT-NeoX, MindSpeed.
 
-What the figures mean, which the log does not say:
+What the log does not say about its figures:
 
-- `elapsed time per iteration` is the mean of all iterations since the row before.
-- Until November 2023 that contained an evaluation and a checkpoint since then; now the clock stops for them. Rows have
-  a time stamp since January 2024, and show by it which it is.
-- Since 2026 the first iteration has a row of its own, and the next row counts it once more.
-- Losses are means over these iterations, without those that were skipped because a gradient overflowed.
-- The tokens of an iteration are `global batch size` times the length of a sequence, which only the arguments say.
+- `elapsed time per iteration` is the mean of all iterations since the previous row.
+- Until November 2023, that included evaluations and checkpoints; now the clock stops for them. Since January 2024, rows
+  have a time stamp, which tells the two apart.
+- Since 2026, the first iteration has a separate row, and the next row counts it once more.
+- Losses are means over these iterations, without those skipped because a gradient overflowed.
+- The tokens of an iteration are `global batch size` times the sequence length, which only the arguments contain.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.frameworks.joined import JoiningReader
 from nanopace.sources.printed_numbers import nan_as_inf
 
-_NEARLY_ALL = 0.9  # rows with one batch size: in the others it was still rising
+_NEARLY_ALL = 0.9  # rows with one batch size: in the others, it was still increasing
 _LEAST_ROWS = 2
 
 _REAL = r"-?(?:\d{1,9}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,3})?|nan|inf)"
@@ -54,7 +54,7 @@ _TIMER = re.compile(
 )
 _WORLD = re.compile(r"\busing world size: (\d{1,7})\b", re.ASCII)
 _ARGUMENT = re.compile(r"(?:^|[\s\]])(\w{3,40}) \.{3,60} (\S{1,40})\s{0,4}$", re.ASCII)
-_ARGUMENTS = {  # by Megatron's name: ours
+_ARGUMENTS = {  # Megatron's names, and ours
     "seq_length": "block_size",
     "num_layers": "n_layer",
     "hidden_size": "n_embd",
@@ -82,9 +82,9 @@ class _Process:
 
     length: int | None = None  # of a sequence
     gpus: int | None = None
-    batches: Counter[int] = field(default_factory=Counter)  # global batch sizes, by the rows that have them
+    batches: Counter[int] = field(default_factory=Counter)  # global batch sizes, and how many rows have each
     flops: array[float] = field(default_factory=lambda: array("d"))  # of all GPUs in an iteration, by row
-    last: tuple[int, float, float | None] | None = None  # row: iteration, time and stamp
+    last: tuple[int, float, float | None] | None = None  # last row: iteration, time and time stamp
     rows: int = 0
     save: int | None = None  # iteration of a checkpoint whose time may follow
     evaluation_ms: float | None = None
@@ -196,13 +196,13 @@ class MegatronReader(JoiningReader):
         process.evaluation_ms = None
 
     def _save(self, ms: float | None = None) -> None:
-        """The checkpoint that was written last, with its time if that was printed."""
+        """Add the last checkpoint, with its time if that was printed."""
         if self._process.save is not None:
             self._builder.checkpoint(self._process.save, ms=self._ms(ms))
             self._process.save = None
 
     def _ms(self, ms: float | None) -> float | None:
-        """A time that is not also in a row's."""
+        """The time, unless a row includes it."""
         return None if self._builder.format.row_contains_evaluation else ms
 
     def _begin(self, *, fresh: bool | None = None) -> None:
@@ -231,7 +231,7 @@ class MegatronReader(JoiningReader):
         return True
 
     def _end_process(self) -> None:
-        """What only all rows together show."""
+        """Add the facts that only all rows together reveal."""
         self._save()
         process = self._process
         for batch, rows in process.batches.most_common(1):
@@ -245,7 +245,7 @@ class MegatronReader(JoiningReader):
 
 
 def _without_first(ms: float, step: int, at_s: float | None, last: tuple[int, float, float | None] | None) -> float:
-    """The mean since the row before, where the printed one counts the first iteration again, as the stamps show."""
+    """The mean time since the previous row. If the printed one counts the first iteration again, that is removed."""
     if last is None or last[0] != 1 or last[2] is None or at_s is None or step <= 2:
         return ms
     passed_ms = 1000 * (at_s - last[2])

@@ -1,4 +1,4 @@
-"""Tokens per second as they are printed: of one GPU, and rounded."""
+"""Printed tokens per second, which are rounded and of one GPU."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from nanopace.medians import upper_median
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.printed_numbers import RateBounds
 
-_MOST = 1e15  # that a GPU of any year may reach
+_MOST = 1e15  # more than a GPU of any year reaches
 
 
 class TokensOfStep(RateBounds):
-    """The tokens of a step, by printed rates and times."""
+    """Estimates the tokens of a step from printed rates and times."""
 
     def add(self, rate: float, ms: float, half_ms: float) -> None:
-        """`half_ms`: how far off the time may be. The rate may be rounded down."""
+        """`half_ms`: the possible error of the time. The rate may be rounded down."""
         self.narrow((rate - 0.5) * (ms - half_ms) / 1000, (rate + 1) * (ms + half_ms) / 1000)
 
 
 class PerGpuRate:
-    """Printed tokens per second that are those of one GPU, though they look like those of the run."""
+    """Detects printed tokens per second that look like the run's but are those of one GPU."""
 
     def __init__(self) -> None:
         self._rates = array("d")
@@ -38,7 +38,7 @@ class PerGpuRate:
             self._flops.append(tflops * 1e12 / rate)
 
     def tell(self, builder: RunBuilder, gpus: int | None) -> None:
-        """What a token costs, and that the rate is not the run's, unless one GPU ran it."""
+        """Add the FLOPs per token, and a warning that the rate is not the run's, unless one GPU ran it."""
         if self._flops:
             builder.fact("flops_per_token", upper_median(self._flops), "inferred", "printed_tflops")
         if not self._rates or gpus == 1:

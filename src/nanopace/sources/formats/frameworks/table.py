@@ -1,4 +1,4 @@
-"""Their declarations: light, since every log is looked at with them. Readers are imported when needed."""
+"""Their declarations. They are light, since every log is checked against them; readers are imported when needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TORCHTITAN = LogFormat(
     words=("step:", "titan"),
     row_words=("loss:",),
     anchors=(_TITAN_STEP, r"\[titan\] \d", "torchtitan version: "),
-    row_start=rf"{_TITAN_STEP}(?!\s{{0,8}}-)",  # those without a loss print -1
+    row_start=rf"{_TITAN_STEP}(?!\s{{0,8}}-)",  # ranks without the loss print -1
     row_contains_evaluation=False,
     row_time="mean",
 )
@@ -43,7 +43,7 @@ MEGATRON = LogFormat(
 )
 
 MEGATRON_2021 = LogFormat(
-    name="megatron-2021",  # whose clock runs on during evaluation and checkpoint: Megatron-LM until 2023, and its forks
+    name="megatron-2021",  # its clock runs on during evaluations and checkpoints: Megatron-LM until 2023, and forks
     trainer="Megatron",
     reader=f"{_HERE}.megatron:MegatronReader",
     row=_MEGATRON_ROW,
@@ -72,7 +72,7 @@ LITGPT = LogFormat(
 )
 
 LIT_GPT = LogFormat(
-    name="lit-gpt",  # of 2023, whose loss is that of a micro-batch
+    name="lit-gpt",  # from 2023; its loss is that of a micro-batch
     trainer="litgpt",
     reader=f"{_HERE}.litgpt:LitgptReader",
     row=rf"{_LITGPT_ROW}: loss {_LOSS},.{{0,60}}? iter time: ",
@@ -112,7 +112,7 @@ AUTORESEARCH = LogFormat(
     row=r"step\s*\d{1,9} \(\d{1,3}(?:\.\d{1,2})?%\) \| loss: [^|]{1,40}\|.{0,200}?\| remaining: \d",
     header=r"^Time budget: \d{1,9}s$|^Model config: \{'sequence_len': \d",
     words=("remaining: ", "Time budget: ", "Model config: "),
-    extends="nanochat",  # whose rows begin alike
+    extends="nanochat",  # its rows begin the same way
     row_start=r"\bstep (\d{1,9}) \(\d{1,3}(?:\.\d{1,2})?%\) \|",
     row_contains_evaluation=False,
     row_loss="smoothed",

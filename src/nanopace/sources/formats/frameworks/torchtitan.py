@@ -1,14 +1,14 @@
-"""torchtitan's log, since spring 2024.
+"""Reads torchtitan's log, since spring 2024.
 
-What the figures mean, which the log does not say:
+What the log does not say about its figures:
 
-- A row is of all steps since the clock was last set: by the row before, or by a validation. `tps` (`wps` in 2024) is
-  the tokens of those steps over that time, for one GPU: what a step took is its tokens over its rate. Where the log
-  does not say how many tokens that are, the time stamps of the rows tell.
-- A checkpoint that was written since then is in that time, and its seconds are printed: they are taken out.
-- The first row contains what came before it: building the model, loading a checkpoint, compiling.
-- With pipeline parallelism only the last stage has the loss. The others print -1 or, later, -2.
-- `mfu` is over a peak that is printed above; for a card that it does not know, torchtitan takes an A100's.
+- A row covers all steps since the clock was last reset, by the previous row or a validation. `tps` (`wps` in 2024) is
+  the tokens of those steps over that time, per GPU, so a step takes its tokens divided by its rate. If the log does not
+  say how many tokens a step has, the time stamps of the rows do.
+- That time includes checkpoints. Their seconds are printed, and are subtracted.
+- The first row includes what came before it: building the model, loading a checkpoint, compiling.
+- With pipeline parallelism, only the last stage has the loss. The others print -1 or, later, -2.
+- `mfu` is relative to a peak printed above; for an unknown card, torchtitan uses an A100's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nanopace.sources.formats.frameworks.rates import PerGpuRate, TokensOfStep
 from nanopace.sources.printed_numbers import nan_as_inf, to_int
 from nanopace.sources.processes.died import RANK
 
-_MOST_WAITING = 64  # rows without a loss, or without a time, before it is clear that there is none
+_MOST_WAITING = 64  # rows without a loss or a time, before it is clear that there is none
 
 
 class _Printed(NamedTuple):
@@ -35,7 +35,7 @@ class _Printed(NamedTuple):
     mfu: float | None
     rate: int
     at_s: float | None
-    ms: float | None  # of a step
+    ms: float | None  # per step
     rank: int | None
 
 
@@ -44,16 +44,16 @@ class _Process:
     """What is known about the current process."""
 
     gpus: int | None = None
-    tokens: int | None = None  # of a step, over all GPUs
-    since_s: float | None = None  # the stamp at which its clock was set
+    tokens: int | None = None  # per step, across all GPUs
+    since_s: float | None = None  # the time stamp at which its clock was reset
     since_step: int | None = None
     saved_ms: float = 0.0  # of checkpoints since then
-    last: str = ""  # row
-    estimate: TokensOfStep = field(default_factory=TokensOfStep)  # of one GPU
+    last: str = ""  # last row
+    estimate: TokensOfStep = field(default_factory=TokensOfStep)  # for one GPU
     rate: PerGpuRate = field(default_factory=PerGpuRate)
     loss_rank: int | None = None
     has_loss: bool = False
-    without_loss: bool = False  # so many rows have none that none will
+    without_loss: bool = False  # so many rows have no loss that none will
 
 
 class TorchtitanReader(JoiningReader):
@@ -70,12 +70,12 @@ class TorchtitanReader(JoiningReader):
 
     def read_row(self, text: str) -> bool:
         found = lines.ROW.search(text)
-        if found is not None and found["mfu"]:  # else a terminal may have broken it, even in the middle of its rate
+        if found is not None and found["mfu"]:  # otherwise a terminal may have wrapped it, even within its rate
             self._row(found, text)
         return found is not None and found["mfu"] is not None
 
     def read_partial(self, text: str) -> None:
-        """Without an mfu: of spring 2024, or a fork's."""
+        """Read a row without an mfu: from spring 2024, or a fork's."""
         found = lines.ROW.search(text)
         if found is not None:
             self._row(found, text)
@@ -91,9 +91,9 @@ class TorchtitanReader(JoiningReader):
                 self._builder.row_of_rank(process.loss_rank, int(rank[1]))
             return
         if loss >= 0 and not process.has_loss and self._waiting:
-            process.since_s = process.since_step = None  # another rank's
+            process.since_s = process.since_step = None  # from another rank
         if process.since_step is not None and process.last and step <= process.since_step:
-            self._end_process()  # an excerpt behind another: nothing that was known holds
+            self._end_process()  # the next excerpt: nothing known so far holds
             process = self._process
         process.last = found[0]
         at_s = self.stamp(text[: found.start()])
@@ -119,16 +119,16 @@ class TorchtitanReader(JoiningReader):
             ms = 1000 * process.tokens / process.gpus / rate
         elif at_s is not None and process.since_s is not None and steps > 0 and at_s > process.since_s:
             ms = 1000 * (at_s - process.since_s) / steps
-            if process.last and process.rate.rows > 1:  # the first one's clock was set before its first stamp
+            if process.last and process.rate.rows > 1:  # the first row's clock started before its first time stamp
                 process.estimate.add(rate, ms, half_ms=1.0 / steps)
         if ms is not None and steps > 0 and 0 < process.saved_ms < ms * steps:
             ms -= process.saved_ms / steps
         return ms
 
-    # --- rows that cannot be given yet -------------------------------------------------------------------------------
+    # --- rows that have to wait --------------------------------------------------------------------------------------
 
     def _give(self, row: _Printed) -> None:
-        """The builder gets a row as soon as its time is known, and whether another rank has the loss."""
+        """Pass a row to the builder once its time is known, and whether another rank has the loss."""
         process = self._process
         if row.loss is not None and not process.has_loss:
             process.has_loss, process.loss_rank = True, row.rank
@@ -141,7 +141,7 @@ class TorchtitanReader(JoiningReader):
             self._flush()
 
     def _flush(self) -> None:
-        """A row without a time has the tokens of the others, and its own rate."""
+        """A row without a time gets it from the others' tokens and its rate."""
         tokens = next((each.ms * each.rate for each in reversed(self._waiting) if each.ms is not None), None)
         for row in self._waiting:
             ms = tokens / row.rate if row.ms is None and tokens and row.rate else row.ms
@@ -168,7 +168,7 @@ class TorchtitanReader(JoiningReader):
         return True
 
     def _validation(self, step: int, loss: float, at_s: float | None) -> None:
-        """It sets the clock, so that no row contains it."""
+        """A validation resets the clock, so no row includes it."""
         process = self._process
         if loss < 0:
             return
@@ -222,7 +222,7 @@ class TorchtitanReader(JoiningReader):
         return True
 
     def _batch(self, line: str) -> bool:
-        """How many tokens a step has, in the words of three years."""
+        """How many tokens a step has, in the wordings of three years."""
         found = lines.BATCH.search(line)
         if found is None:
             return False
@@ -240,7 +240,7 @@ class TorchtitanReader(JoiningReader):
         return True
 
     def _end_process(self) -> None:
-        """What only all rows together show."""
+        """Add the facts that only all rows together reveal."""
         self._flush()
         process = self._process
         if process.tokens is None and process.gpus and (tokens := process.estimate.tokens):

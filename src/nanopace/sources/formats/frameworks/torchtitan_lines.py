@@ -1,4 +1,4 @@
-"""The lines of torchtitan's log, in the words of three years."""
+"""The lines of torchtitan's log, in the wordings of three years."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Those that reproduce GPT-2, and their heirs: build-nanogpt, llama2.c, llm.c, LLM.Q."""
+"""Programs that reproduce GPT-2, and their descendants: build-nanogpt, llama2.c, llm.c, LLM.Q."""

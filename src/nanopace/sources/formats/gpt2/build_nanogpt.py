@@ -1,13 +1,13 @@
-"""build-nanogpt's console, and those of the programs that were typed after its video.
+"""Reads the console output of build-nanogpt, and of programs typed from its video.
 
-What the figures mean, which the log does not say:
+What the log does not say about its figures:
 
-- `dt` begins before the validation, HellaSwag, the samples and the checkpoint of its step, and ends behind the step:
-  the row of such a step holds them all. Checkpoints are not printed.
-- The validation loss has no iteration: it is that of the row that follows.
+- `dt` starts before the validation, HellaSwag, samples and checkpoint of its step, and ends after the step, so the row
+  of such a step includes them all. Checkpoints are not printed.
+- The validation loss has no iteration: it belongs to the next row.
 - `loss` is the mean over all micro-batches and GPUs of the step.
-- The accumulation that it prints is that of one GPU.
-- Samples are printed as they are, over several lines: they may hold anything, even what looks like a row.
+- The printed accumulation is that of one GPU.
+- Samples are printed unchanged, over several lines: they may contain anything, even what looks like a row.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nanopace.sources.head.head import Head
     from nanopace.sources.time_stamps import Stamps
 
-_MOST_PIECES = 8  # of a line that a terminal broke
+_MOST_PIECES = 8  # of a line that a terminal has wrapped
 _LONGEST_LINE = 2000
 
 
@@ -46,7 +46,7 @@ class BuildNanogptReader:
         self._head: Head | None = None
         self._stamps: Stamps | None = None
         self._rows_seen = False
-        self._sampling = False  # the lines since the last one of these are what the model writes
+        self._sampling = False  # the following lines are generated text
         self._ranks = 0  # that print samples
         self._groups_printed = 0
         self._doubtful: Printed | None = None  # a row between samples that does not follow the last one
@@ -65,7 +65,7 @@ class BuildNanogptReader:
             self._broken.close()
             return True
         if self._sampling:
-            return True  # what the model writes is a part of the log
+            return True  # generated text is a part of the log
         joined = self._broken.joined(line)
         if joined and (row := read_row(joined)) is not None:
             self._broken.close()
@@ -75,7 +75,7 @@ class BuildNanogptReader:
         return False
 
     def feed_cut(self, line: str) -> bool:
-        """A last line without its end: a time with its unit is complete."""
+        """Read a last line without its end: a time with its unit is complete."""
         row = read_row((self._broken.text + line)[:_LONGEST_LINE])
         if row is not None and not self._sampling:
             self._row(row, line)
@@ -113,7 +113,7 @@ class BuildNanogptReader:
     # --- the run -----------------------------------------------------------------------------------------------------
 
     def _follows(self, row: Printed) -> bool:
-        """Whether a row between samples is one. If it may be of a process that went back, the next one shows it."""
+        """Whether a row between samples is real. If it may come from a process that went back, the next row decides."""
         if row.start:
             return False
         if self._continues(row.step):
@@ -134,7 +134,7 @@ class BuildNanogptReader:
 
     def _add(self, row: Printed, at_s: float | None) -> None:
         self._sampling = False
-        if not row.ms > 0:  # the clock stood still
+        if not row.ms > 0:  # the clock did not advance
             return
         self._rows_seen, self._head = True, None
         if self._next.last is not None and row.step > self._next.last:
@@ -202,7 +202,7 @@ class BuildNanogptReader:
         return True
 
     def _device(self, device: str, *, several: bool) -> None:
-        """Under torchrun the device has a number, or is not printed."""
+        """Under torchrun, the device has a number or is not printed."""
         self._builder.fact("device", device)
         self._one_process = not several
         if device == "cuda" and not several:
@@ -227,12 +227,12 @@ class BuildNanogptReader:
         return self._head
 
     def _end_process(self) -> None:
-        """What only all rows together show."""
+        """Add the facts that only all rows together reveal."""
         if not self._tokens_printed and (tokens := self._rate.plausible) is not None:
             self._builder.fact("tokens_per_iteration", tokens, "inferred", "printed_rate")
         if self._ranks > 1:
             self._builder.fact("gpu_count", self._ranks)
-        elif self._tokens_printed and self._groups_printed > 1:  # the first is printed by one rank, these by all
+        elif self._tokens_printed and self._groups_printed > 1:  # one rank prints the tokens, all print the groups
             self._builder.fact("gpu_count", self._groups_printed, "inferred", "trainer")
         elif self._tokens_printed and not self._one_process:
             self._builder.caveat("gpus_unknown")

@@ -1,11 +1,11 @@
-"""The lines of build-nanogpt, and of the many programs that were typed after its video.
+"""The lines of build-nanogpt, and of the many programs typed from its video.
 
     step   250 | loss: 6.1000 | lr 2.1063e-04 | norm: 0.9000 | dt: 410.00ms | tok/sec: 1278751.22
     step 250 || loss: 6.1000 || norm: 0.9000 || elapsed_time: dt=410.0000ms || tok/sec: 1278751.22
     Step: 250, Loss: 6.1, time: 0.41 s
     step 250 | train loss 6.1000 | norm 0.9000 | 410.00ms | tok/sec 1278751
 
-A row has a step, a loss behind it, and a time with its unit; the order and the names of the other columns are free.
+A row has a step, then a loss, and a time with its unit. The order and names of the other columns vary.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from typing import NamedTuple
 
 _REAL = r"-?(?:\d{1,9}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?|nan|inf)"
-_LONGEST_TAIL = 300  # characters of a row behind its loss
+_LONGEST_TAIL = 300  # characters of a row after its loss
 
 HEAD = re.compile(
     rf"""(?<![\w-])step\s{{0,8}}[:=\#]?\s{{0,8}}(?P<step>\d{{1,12}})(?P<total>\s{{0,4}}/\s{{0,4}}\d{{1,12}})?\s{{0,12}}
@@ -40,7 +40,7 @@ _RATE = re.compile(
 _MFU = re.compile(r"\bmfu[\s:=]{0,4}(\d{1,3}(?:\.\d{1,6})?)\s?%", re.IGNORECASE | re.ASCII)
 _VAL = r"(?:val(?:idation)?|test|eval)[\s_]loss\s{0,2}[:=]?\s{0,4}"
 _VAL_IN_ROW = re.compile(rf"{_VAL}({_REAL})(?![\w.])", re.IGNORECASE | re.ASCII)
-# The whole line, so that prose about a loss is none.
+# The complete line must match, so that prose about a loss does not.
 EVALUATION = re.compile(
     rf"""[^A-Za-z]{{0,48}}(?:(?:INFO|DEBUG|root|main)\b[^A-Za-z]{{0,24}}){{0,3}}
     (?:step\W{{0,4}}(?P<step>\d{{1,12}})(?:\s{{0,4}}/\s{{0,4}}\d{{1,12}})?\W{{1,6}}
@@ -66,12 +66,12 @@ STARTS = re.compile(
     r"\bloaded \d{1,15} tokens|\bfound \d{1,9} shards for (?:the )?split train", re.IGNORECASE | re.ASCII
 )
 RESUMES = re.compile(r"\b(?:loaded|resum(?:ed|ing)|loading)\b.{0,40}\bcheckpoint\b", re.IGNORECASE | re.ASCII)
-# What a terminal may have broken off.
+# What a terminal may have wrapped.
 OPENS = re.compile(r"(?<![\w-])step\s{0,8}[:=#]?\s{0,8}\d{1,12}\s{0,12}[|,]", re.IGNORECASE | re.ASCII)
 
 
 class Printed(NamedTuple):
-    """A row as it stands in its line; `unit_ms` are the milliseconds of the unit of its time."""
+    """A row as printed. `unit_ms`: milliseconds per unit of its time."""
 
     start: int
     step: int
@@ -93,7 +93,7 @@ def read_row(text: str) -> Printed | None:
     at = 0
     while (head := HEAD.search(text, at)) is not None:
         at = head.end()
-        # llm.c has a total and no colon, modded-nanogpt a total and no mark; without both it may be any sentence.
+        # llm.c has a total and no colon, modded-nanogpt a total and no mark; without either, it may be any sentence.
         if not (head["colon"] and head["mark"]) and (head["total"] or not (head["colon"] or head["mark"])):
             continue
         following = HEAD.search(text, at, at + _LONGEST_TAIL)

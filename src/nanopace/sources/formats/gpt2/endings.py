@@ -1,4 +1,4 @@
-"""How a process died, by a line of its log. A page of notes may name the same errors."""
+"""How a process died, from a line of its log. Notes in prose may mention the same errors."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""llama2.c's console: nanoGPT's loop and lines, but for its rows.
+"""Reads llama2.c's console output: nanoGPT's loop and lines, except for its rows.
 
     100 | loss 2.3582 | lr 5.000000e-04 | 728.63ms | mfu 12.34%
 
-As in nanoGPT, a row holds the evaluation and the checkpoint of its iteration, its loss is of the last micro-batch, and
-its mfu is smoothed and divided by an A100's peak. It counts FLOPs as nanoGPT does, of all parameters: it has no
-position table.
+As in nanoGPT, a row includes the evaluation and the checkpoint of its iteration, its loss is that of the last
+micro-batch, and its mfu is smoothed and relative to an A100's peak. It counts the FLOPs of all parameters, as nanoGPT
+does: it has no position table.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _TOKENS = re.compile(r"^tokens per iteration: (\d[\d,]{0,20})\s*$", re.IGNORECAS
 _PARAMETERS = re.compile(r"^total (?:optimizable|number of) parameters: (\d[\d,]{0,20})\s*$", re.IGNORECASE | re.ASCII)
 _GROUP = re.compile(r"num (non-)?decayed parameter tensors: \d[\d,]{0,20}, with (\d[\d,]{0,20}) parameters", re.ASCII)
 _KNOB = re.compile(r"Overriding: (dim|n_layers|n_heads|max_seq_len|vocab_size) = (\d{1,9})\s*$", re.ASCII)
-_NAMES = {"dim": "n_embd", "n_layers": "n_layer", "n_heads": "n_head", "max_seq_len": "block_size"}  # as nanoGPT has it
-_SAVING = re.compile(r"^saving checkpoint to (\S.{0,400}?)\s*$", re.IGNORECASE)  # forks write it with a capital
+_NAMES = {"dim": "n_embd", "n_layers": "n_layer", "n_heads": "n_head", "max_seq_len": "block_size"}  # nanoGPT's names
+_SAVING = re.compile(r"^saving checkpoint to (\S.{0,400}?)\s*$", re.IGNORECASE)  # forks capitalise it
 _FINISHED = re.compile(r"^training finished\b", re.IGNORECASE)
 
 
@@ -66,7 +66,7 @@ class Llama2cReader(NanogptReader):
         return True
 
     def feed_cut(self, line: str) -> bool:
-        """The last line: a time with its unit is complete."""
+        """Read the last line: a time with its unit is complete."""
         if row := _ROW.search(line):
             self._take_row(row, line)
             return True
@@ -79,7 +79,7 @@ class Llama2cReader(NanogptReader):
         mfu = float(percent) / 100 if percent else None
         if mfu is not None and not mfu >= 0:
             mfu = None  # -100% until five iterations are done
-        if not float(ms) > 0:  # the clock stood still
+        if not float(ms) > 0:  # the clock did not advance
             return
         if self._groups:
             self._give_model()
@@ -88,7 +88,7 @@ class Llama2cReader(NanogptReader):
         self._add(Row(int(iteration), float(ms), nan_as_inf(float(loss)), mfu, at_s=at_s), restarted)
 
     def _batch(self, steps: int, processes: int, batch: int, context: int) -> None:
-        """It prints the accumulation of one process; nanoGPT's knob is that of all."""
+        """It prints the accumulation of one process; nanoGPT's knob counts all processes."""
         self._builder.fact("gradient_accumulation_steps", steps * processes)
         self._builder.fact("gpu_count", processes)
         self._builder.fact("batch_size", batch)
@@ -96,7 +96,7 @@ class Llama2cReader(NanogptReader):
         self._shape["block_size"] = context
 
     def _model(self, line: str) -> bool:
-        """Lines that nanoGPT has, too, or nearly."""
+        """Lines that are the same, or nearly the same, in nanoGPT."""
         if found := _GROUP.search(line):
             self._groups[found[1] or "decayed"] = to_int(found[2])
         elif found := _KNOB.search(line):

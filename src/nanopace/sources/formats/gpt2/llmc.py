@@ -1,16 +1,16 @@
-"""llm.c's consoles: the CUDA and the C program, and train_gpt2.py beside them.
+"""Reads the console output of llm.c: of its CUDA and C programs, and of train_gpt2.py.
 
-What the figures mean, which the log does not say:
+What the log does not say about its figures:
 
-- Steps are counted from 1 (in train_gpt2.c from 0). Here they are counted from 0, as its own main.log counts them.
-- `val loss`, HellaSwag and checkpoints have no row: they are of the step that follows. Behind the last step there is
-  one more of each.
-- The CUDA program measures the step alone: neither evaluation nor samples nor checkpoints are in any figure.
-  train_gpt2.py measures all of them with the step that follows.
-- `tok/s` of the CUDA program is a moving average. After a resume it begins at a twentieth of the truth.
-- The MFU is not smoothed, is of one GPU, and counts half of attention's FLOPs, since it is causal. It is divided by the
-  peak that the table names; in May 2024 by an A100's. Where the card is not known it is -100%.
-- What a model writes stands between rules, and may be anything.
+- Steps are counted from 1 (in train_gpt2.c from 0). Here they are counted from 0, as in its main.log.
+- `val loss`, HellaSwag and checkpoints have no row: they belong to the next step. After the last step, there is one
+  more of each.
+- The CUDA program measures only the step: no figure includes evaluations, samples or checkpoints. train_gpt2.py counts
+  all of them with the next step.
+- `tok/s` of the CUDA program is a moving average. After a resume, it starts at a twentieth of the truth.
+- The MFU is not smoothed, is of one GPU, and counts half of attention's FLOPs, since it is causal. It is relative to
+  the peak that the table names; in May 2024, to an A100's. If the card is unknown, it is -100%.
+- Generated text is between rules, and may be anything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from nanopace.sources.printed_numbers import nan_as_inf, to_int
 from nanopace.sources.processes.died import RANK
 
 A100_TFLOPS = 312.0
-_MOST_PIECES = 8  # of a line that a terminal broke
+_MOST_PIECES = 8  # of a line that a terminal has wrapped
 _LONGEST_LINE = 1000
 
 
@@ -37,7 +37,7 @@ class LlmcReader:
     """Feeds a RunBuilder."""
 
     forms = lines.ROWS
-    opening, rule = "generating:", "---"  # before and around what the model writes
+    opening, rule = "generating:", "---"  # before and around generated text
 
     def __init__(self, builder: RunBuilder, _width: int = 0) -> None:
         self._builder = builder
@@ -45,12 +45,12 @@ class LlmcReader:
         self._rate = SmoothedStepTokens()
         self._sensors = Sensors()
         self._table: dict[str, str] = {}
-        self._has_groups = False  # their lines: it is train_gpt2.py
+        self._has_groups = False  # parameter groups are printed: it is train_gpt2.py
         self._devices = 0  # that the ranks of train_gpt2.py print
         self._tokens_printed = False
-        self._total: int | None = None  # steps, as the last row has it
+        self._total: int | None = None  # steps, according to the last row
         self._sampling, self._rules = False, 0
-        self._skipped = False  # the update of the row that follows
+        self._skipped = False  # the update of the next row
         self._began = False  # a process that has no row yet
         self._from_one: bool | None = None
         self._broken = BrokenLine(lines.OPENS, most_pieces=_MOST_PIECES, longest=_MOST_PIECES * _LONGEST_LINE)
@@ -58,7 +58,7 @@ class LlmcReader:
     def feed(self, line: str) -> bool:
         if line.startswith("["):
             line = RANK.sub("", line, count=1)
-        line = line[-_LONGEST_LINE:]  # behind a progress bar
+        line = line[-_LONGEST_LINE:]  # cut off a progress bar
         if self._sampling:
             return self._sample(line)
         if self._read(line):
@@ -73,7 +73,7 @@ class LlmcReader:
         return False
 
     def feed_cut(self, line: str) -> bool:
-        """A last line without its end: a time with its unit is complete."""
+        """Read a last line without its end: a time with its unit is complete."""
         row = read_row((self._broken.text + line)[-_LONGEST_LINE:], self.forms)
         if row is not None and not self._sampling:
             self._row(row)
@@ -85,7 +85,7 @@ class LlmcReader:
         self._builder.gpu_use(self._sensors.use())
 
     def _sample(self, line: str) -> bool:
-        """Between rules: a row of the same training that follows the last one shows that the second rule is missing."""
+        """Read a line between rules. If a row follows the last one, the second rule is missing."""
         if line.strip() == self.rule:
             self._rules += 1
             self._sampling = self._rules < 2
@@ -117,7 +117,7 @@ class LlmcReader:
             self._builder.ending("finished")
         elif line.startswith("[CUDA ERROR]"):
             self._builder.ending("error")
-        elif line.strip() == "out of memory":  # behind it
+        elif line.strip() == "out of memory":  # the line after the CUDA error
             self._builder.ending("out_of_memory")
         elif (ending := ending_of(line)) is not None:
             self._builder.ending(ending)
@@ -132,7 +132,7 @@ class LlmcReader:
             self._first_row(row)
         self._sampling = self._began = False
         iteration = row.step - 1 if self._from_one and row.step else row.step
-        if not float(row.ms) > 0:  # the clock stood still
+        if not float(row.ms) > 0:  # the clock did not advance
             return
         self._next.flush(iteration)
         self._builder.row(Row(iteration, float(row.ms), nan_as_inf(row.loss), row.mfu))
@@ -148,7 +148,7 @@ class LlmcReader:
             self._rate.read(row.ms, row.rate)
 
     def _first_row(self, row: Printed) -> None:
-        """What its form shows."""
+        """Add the facts that its form reveals."""
         self._from_one = row.total is not None or row.step > 0
         if self._from_one:
             self._builder.caveat("counts_from_one", trainer="llm.c")
@@ -169,7 +169,7 @@ class LlmcReader:
         elif found := lines.ACCUMULATION.search(line):
             self._begin_process()
             processes = lines.whole(self._table.get("num_processes", ""))
-            if processes:  # nanoGPT's knob counts the micro-batches of all GPUs, the line those of one
+            if processes:  # nanoGPT's knob counts the micro-batches of all GPUs, this line those of one
                 self._builder.fact("gradient_accumulation_steps", int(found[1]) * processes)
         elif found := lines.TOKENS.search(line):
             self._begin_process()
@@ -198,7 +198,7 @@ class LlmcReader:
         self._builder.begin_process(fresh=fresh)
 
     def _table_row(self, name: str, value: str) -> None:
-        """The table at the top."""
+        """Read a row of the table at the top."""
         self._begin_process()
         self._table[name] = value
         if name == "weight init method":
@@ -213,7 +213,7 @@ class LlmcReader:
                 self._builder.fact(fact, number)
 
     def _device(self, device: str, *, several: bool) -> None:
-        """Every rank prints its own, with a number where there are several. One alone may be all that was kept."""
+        """Each rank prints its device, with a number if there are several. A single one may be all that was kept."""
         self._devices += 1
         self._builder.fact("device", device)
         if self._devices > 1 or not several:
@@ -225,7 +225,7 @@ class LlmcReader:
             self._builder.fact("tokens_per_iteration", tokens)
 
     def _parameters(self, value: str) -> None:
-        """It counts the position table, and the vocabulary as it is padded."""
+        """It counts the position table and the padded vocabulary."""
         positions, width = (lines.whole(self._table.get(name, "")) for name in lines.POSITIONS)
         count = lines.whole(value)
         if count and positions and width and count > positions * width:

@@ -1,4 +1,4 @@
-"""The lines of llm.c's programs, in every form that they had since April 2024."""
+"""The lines of llm.c's programs, in all forms since April 2024."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MS = r"(?P<ms>\d{1,12}\.\d{1,9})"
 _RATE = r"(?P<rate>\d{1,15}(?:\.\d{1,9})?)\stok/s"
 _Z = r"\s?(?:\((?:z\s)?[+-](?:\d{1,9}(?:\.\d{1,4})?|nan|inf)z?\))?"
 
-# The CUDA and the C program: since May 2024, with z-scores since the summer; in April and May; train_gpt2.c.
+# The CUDA and the C program: since May 2024, with z-scores since summer; in April and May; train_gpt2.c.
 _PIPES = (
     rf"{_STEP}{_TOTAL}\s\|\s(?:train\s)?loss\s{{1,12}}(?P<loss>{_REAL}){_Z}\|\snorm\s{{1,12}}{_REAL}{_Z}"
     rf"\|\slr\s[^\s|]{{1,20}}\s\|\s{_MS}\sms"
@@ -60,28 +60,28 @@ ACCUMULATION = re.compile(r"=> setting grad_accum_steps=(\d{1,9})\b", re.ASCII)
 TOKENS = re.compile(r"total desired batch size: (\d[\d,]{0,20})", re.ASCII)
 DEVICE = re.compile(r"^using device: (cuda|mps|cpu)(:\d{1,3})?\s{0,8}$", re.ASCII)  # of each rank, in train_gpt2.py
 STARTS = re.compile(r"\|\sParameter\s{1,21}\|\sValue\s|Running pytorch \d", re.ASCII)
-# Without its end, where a terminal broke it.
+# Incomplete, if a terminal has wrapped it.
 OPENS = re.compile(
     r"(?<![\w-])step\s{1,8}\d{1,12}(?:/\d{1,12})?(?::| \|)|(?<![\w-])iteration \d{1,12}, loss: ", re.ASCII
 )
 
 
 class Printed(NamedTuple):
-    """A row as it stands in its line."""
+    """A row as printed."""
 
     start: int
     step: int
     total: int | None
     loss: float
     ms: str
-    mfu: float | None  # None where the trainer does not know the card's peak, which it prints as -100%
-    a100: bool  # the mfu is divided by an A100's peak
+    mfu: float | None  # None if the trainer does not know the card's peak (it prints -100%)
+    a100: bool  # the mfu is relative to an A100's peak
     rate: str
     smoothed: bool  # the rate
 
 
 def read_row(text: str, forms: tuple[re.Pattern[str], ...]) -> Printed | None:
-    """The row in a line, in one of its forms."""
+    """The row in a line, in any of its forms."""
     for form in forms:
         if (found := form.search(text)) is not None:
             named = found.groupdict()
@@ -101,7 +101,7 @@ def read_row(text: str, forms: tuple[re.Pattern[str], ...]) -> Printed | None:
 
 
 def whole(text: str) -> int | None:
-    """A number of things, of which there are some."""
+    """A positive integer."""
     return (int(text) or None) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
@@ -120,7 +120,7 @@ def _name(text: str) -> str:
     return text
 
 
-# Rows of its table that are facts as they stand; the first of two contexts is that of the training.
+# Rows of its table that can be used as facts. Of the two contexts, the first is that of the training.
 FACTS: dict[str, tuple[str, Callable[[str], FactValue | None]]] = {
     "micro batch size B": ("batch_size", whole),
     "sequence length T": ("block_size", whole),

@@ -1,4 +1,4 @@
-"""What the card's sensors said, in the lines that llm.c prints below its rows."""
+"""The card's sensors, from the lines that llm.c prints below its rows."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from types import MappingProxyType
 from nanopace.medians import upper_median
 from nanopace.run import GpuUse
 
-# As our own ledger names them. Which of the two kinds a "thermal cap" is, llm.c does not say.
+# Our ledger's names. llm.c does not say which kind of thermal limit a "thermal cap" is.
 _REASONS = {"power cap": "power_cap", "thermal cap": "thermal"}
 
 
 class Sensors:
-    """Sums them up."""
+    """Summarises the sensors."""
 
     def __init__(self) -> None:
         self._columns = {name: array("d") for name in ("utilization", "mhz", "watts", "celsius")}
@@ -28,7 +28,7 @@ class Sensors:
             self._throttled[reason] += 1
 
     def use(self) -> GpuUse | None:
-        """None where none is printed."""
+        """The summary, or None if nothing was printed."""
         samples = len(self._columns["mhz"])
         if not samples:
             return None

@@ -1,12 +1,13 @@
-"""LLM.Q's console.
+"""Reads LLM.Q's console output.
 
-What the figures mean, which the log does not say:
+What the log does not say about its figures:
 
-- The time is that of the step alone, in whole milliseconds; from 100 s on in whole seconds. Evaluations have their own
-  times; checkpoints have them in the JSON, and on the console in the line that follows.
-- `train` beside an evaluation is the mean loss of the steps since the one before.
-- `tps` is of all GPUs, and cut off behind its last digit.
-- `sol` is no mfu: it is the share of a time in which only the matrix products run, each at the peak of its precision.
+- The time is that of the step alone, in whole milliseconds; from 100 s on, in whole seconds. Evaluations have separate
+  times; those of checkpoints are in the JSON, and on the next line of the console.
+- `train` in an evaluation line is the mean loss of the steps since the previous one.
+- `tps` is for all GPUs, and truncated after its last digit.
+- `sol` is not an mfu: it compares the step with a time in which only matrix products run, each at the peak of its
+  precision.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class LlmqReader:
         self._rate = StepTokens()
         self._steps = 0  # since the last evaluation
         self._next = 0  # iteration
-        self._saving: str | None = None  # the checkpoint that is being written
+        self._saving: str | None = None  # the checkpoint being written
         self._rows_seen = False
         self._in_options = False
 
@@ -70,7 +71,7 @@ class LlmqReader:
         return True
 
     def feed_cut(self, line: str) -> bool:
-        """A last line without its end: a loss has six decimals."""
+        """Read a last line without its end: a loss has six decimals."""
         found = _ROW.search(line)
         whole = found is not None and len(found[4].partition(".")[2]) >= 6
         return whole and self.feed(line)
@@ -90,7 +91,7 @@ class LlmqReader:
             self._rate, self._steps = StepTokens(), 1
         self._builder.row(Row(int(step), ms, nan_as_inf(float(loss))))
         if tps:
-            # Both are cut off: the truth is between the figure and one more.
+            # Both are truncated: the truth is between the figure and the next one.
             each = 1000.0 if thousands else 1.0
             error = 0.0 if unit == "ms" else 500.0
             self._rate.bound(ms + error, error, (float(tps) + 0.5) * each, 0.5 * each)

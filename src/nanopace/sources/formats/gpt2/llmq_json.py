@@ -1,4 +1,4 @@
-"""LLM.Q's log in JSON, which has an object in each line. Its figures mean what those of the console mean."""
+"""Reads LLM.Q's JSON log, with one object per line. Its figures mean the same as on the console."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nanopace.sources.formats.gpt2.llmq_settings import Settings, number_of
 from nanopace.sources.printed_numbers import nan_as_inf
 from nanopace.sources.time_stamps import Stamps
 
-_LONGEST_MS = 1e15  # far beyond any training
+_LONGEST_MS = 1e15  # far longer than any training
 
 
 class LlmqJsonReader:
@@ -40,7 +40,7 @@ class LlmqJsonReader:
         return True
 
     def feed_cut(self, line: str) -> bool:
-        """An object that is closed is complete."""
+        """A closed object is complete."""
         return line.rstrip().endswith(("}", "]")) and self.feed(line)
 
     def finish(self) -> None:
@@ -69,7 +69,7 @@ class LlmqJsonReader:
             self._builder.checkpoint(_step(entry), str(entry["message"]).split("`")[1], ms=_ms(entry))
 
     def _row(self, entry: dict[str, Any]) -> None:
-        if not (ms := _ms(entry)):  # the clock stood still
+        if not (ms := _ms(entry)):  # the clock did not advance
             return
         loss = nan_as_inf(float(entry["loss"]))
         if tokens := number_of(entry.get("step_tokens")):
@@ -108,5 +108,5 @@ def _bounded(digits: str) -> int:
 
 
 def _without_nan(text: str) -> str:
-    """The C++ prints nan and inf as they are, JSON knows them as NaN and Infinity."""
+    """The C++ program prints nan and inf; JSON needs NaN and Infinity."""
     return re.sub(r": (-?)(nan|inf)\b", lambda found: f": {found[1]}{'NaN' if found[2] == 'nan' else 'Infinity'}", text)

@@ -1,4 +1,4 @@
-"""What LLM.Q tells before its first row, on the console and in its JSON."""
+"""What LLM.Q prints before its first row, on the console and in its JSON."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import suppress
 from nanopace.run import FactValue
 from nanopace.sources.build import RunBuilder
 
-_PARTS = 3  # of the FLOPs of a token: blocks, head, attention
-_KNOBS = {  # as nanoGPT has them
+_PARTS = 3  # of a token's FLOPs: blocks, head, attention
+_KNOBS = {  # nanoGPT's names
     "micro-batch": "batch_size",
     "seq-len": "block_size",
     "total-batch": "tokens_per_iteration",
@@ -24,7 +24,7 @@ _KNOBS = {  # as nanoGPT has them
 
 
 class Settings:
-    """Feeds a RunBuilder with facts."""
+    """Passes facts to a RunBuilder."""
 
     def __init__(self, builder: RunBuilder) -> None:
         self._builder = builder
@@ -56,7 +56,7 @@ class Settings:
             self._builder.fact("gradient_accumulation_steps", steps * gpus)
 
     def flop(self, part: str, count: float) -> None:
-        """Of a token, forward and backward; attention is counted by half, since it is causal."""
+        """Per token, forward and backward; half of attention's FLOPs count, since it is causal."""
         self._flop[part] = count
         causal = sum(self._flop.values())
         if len(self._flop) == _PARTS and 0 < causal < math.inf:

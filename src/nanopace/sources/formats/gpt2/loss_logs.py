@@ -1,4 +1,4 @@
-"""Logs of losses alone: build-nanogpt's log.txt and llm.c's main.log. Nothing in them has a time.
+"""Reads logs of losses alone: build-nanogpt's log.txt and llm.c's main.log. They contain no times.
 
 250 val 6.4300              s:250 tel:6.4300                    an evaluation before the step of that number
 250 hella 0.2440            s:250 eval:0.2440                   HellaSwag
@@ -17,10 +17,10 @@ _DECIMALS = 4  # the fewest that both print
 
 
 class _LossLogReader:
-    """Feeds a RunBuilder with what one of them writes."""
+    """Reads one of them."""
 
     line: re.Pattern[str]
-    kinds: tuple[str, str, str]  # how it calls the step, the evaluation and HellaSwag
+    kinds: tuple[str, str, str]  # its names for the step, the evaluation and HellaSwag
 
     def __init__(self, builder: RunBuilder, _width: int = 0) -> None:
         self._builder = builder
@@ -38,7 +38,7 @@ class _LossLogReader:
         return True
 
     def feed_cut(self, line: str) -> bool:
-        """A number may lack digits."""
+        """The last number may lack digits."""
         found = self.line.match(line)
         whole = found is not None and len(found[3].partition(".")[2]) >= _DECIMALS
         return whole and self.feed(line)
@@ -55,7 +55,7 @@ class BuildNanogptLogReader(_LossLogReader):
 
 
 class LlmcLogReader(_LossLogReader):
-    """main.log, which modded-nanogpt took over at first"""
+    """main.log, which modded-nanogpt used at first"""
 
     line = re.compile(rf"\s{{0,8}}s:(\d{{1,12}}) (trl|tel|eval):{_REAL}(?![\w.])", re.ASCII)
     kinds = ("trl", "tel", "eval")

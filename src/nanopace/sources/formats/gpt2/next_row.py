@@ -1,4 +1,4 @@
-"""Evaluations and checkpoints that are printed without an iteration: they belong to the row that follows."""
+"""Evaluations and checkpoints printed without an iteration: they belong to the next row."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from nanopace.run import Metric
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.printed_numbers import nan_as_inf
 
-_ROUND = 10  # people evaluate at such iterations
+_ROUND = 10  # evaluations are usually at multiples of this
 
 
 class NextRow:
-    """Holds them back until that row is there."""
+    """Holds them back until that row comes."""
 
     def __init__(self, builder: RunBuilder) -> None:
         self._builder = builder
@@ -25,9 +25,9 @@ class NextRow:
         self._saves.append(path)
 
     def flush(self, iteration: int, *, may_follow: bool = False) -> None:
-        """Give them to the builder, before the row of this iteration.
+        """Pass them to the builder, before the row of this iteration.
 
-        `may_follow`: some forks evaluate after the row. Where they do, the round number is that of the row before.
+        `may_follow`: some forks evaluate after the row. If so, the round number is that of the previous row.
         """
         last = self.last
         if may_follow and last is not None and iteration == last + 1 and last % _ROUND == 0 and iteration % _ROUND:
@@ -37,7 +37,7 @@ class NextRow:
         self.last = iteration
 
     def finish(self) -> None:
-        """No row follows: they are of the step after the last one."""
+        """No row follows: they belong to the step after the last one."""
         if self.last is not None:
             self._give(self.last + 1)
 

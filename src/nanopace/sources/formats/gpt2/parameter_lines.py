@@ -1,4 +1,4 @@
-"""The lines about parameter groups, which build-nanogpt and train_gpt2.py took over from nanoGPT."""
+"""The lines about parameter groups, which build-nanogpt and train_gpt2.py adopted from nanoGPT."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GROUP = re.compile(
 
 
 def read_groups(line: str) -> dict[str, int]:
-    """Facts, from which the shape is inferred. Every rank may print the line, and several into one."""
+    """Facts from which the shape is inferred. Each rank may print the line, and several of them on one line."""
     groups: dict[str, int] = {}
     for non, tensors, count in _GROUP.findall(line):
         which = "non_decayed" if non else "decayed"

@@ -1,4 +1,4 @@
-"""The tokens of a step, by a printed rate and a printed time."""
+"""The tokens of a step, derived from a printed rate and a printed time."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ _UNIT = 8  # a micro-batch is a round number of tokens
 
 
 class StepTokens(PrintedRate):
-    """Takes both as they are printed, with any number of decimals."""
+    """Takes both as printed, with any number of decimals."""
 
     def read(self, ms: str, rate: str, *, thousands: float = 1.0, per_ms: float = 1.0) -> None:
-        """`thousands`: what a printed unit such as k stands for; `per_ms`: milliseconds of a printed unit of time."""
+        """`thousands`: what a unit such as k stands for; `per_ms`: milliseconds per printed unit of time."""
         rate = rate.replace(",", "")
         self.bound(float(ms) * per_ms, _half(ms) * per_ms, float(rate) * thousands, 2 * _half(rate) * thousands)
 
     def bound(self, ms: float, ms_error: float, rate: float, rate_error: float) -> None:
-        """A row: both figures may be off by so much, in either direction."""
+        """Add a row. Both figures may be off by their error, in either direction."""
         low = (rate - rate_error) * (ms - ms_error) / 1000
         self.narrow(low, (rate + rate_error) * (ms + ms_error) / 1000)
 
     @property
     def plausible(self) -> int | None:
-        """None where no trainer would have so many."""
+        """The tokens, or None if no trainer would use that number."""
         tokens = self.tokens
         return tokens if tokens is not None and tokens >= _FEWEST and tokens % _UNIT == 0 else None
 
 
 class SmoothedStepTokens(StepTokens):
-    """llm.c's rate is a moving average with the weight 0.95, corrected for its start: two rows in a row undo it."""
+    """llm.c's rate is a bias-corrected moving average with weight 0.95. Two consecutive rows reveal the single rate."""
 
     _PAST = 0.95
 
     def __init__(self) -> None:
         super().__init__()
-        self._before: tuple[int, float] | None = None  # the row before, and its average without the correction
+        self._before: tuple[int, float] | None = None  # the previous row, and its average without the correction
 
     def read_smoothed(self, iteration: int, ms: str, rate: str) -> None:
-        """The rate of iteration 0 is its own; that of iteration 1 begins the average."""
+        """The rate of iteration 0 stands alone; the average starts with iteration 1."""
         if not iteration:
             self.read(ms, rate)
             self._before = 0, 0.0
@@ -52,5 +52,5 @@ class SmoothedStepTokens(StepTokens):
 
 
 def _half(printed: str) -> float:
-    """Of the unit of its last digit."""
+    """Half a unit of the last digit."""
     return 0.5 * 0.1 ** len(printed.partition(".")[2])

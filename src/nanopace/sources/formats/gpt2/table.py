@@ -1,4 +1,4 @@
-"""Their declarations: light, since every log is looked at with them. Readers are imported when needed."""
+"""Their declarations. They are light, since every log is checked against them; readers are imported when needed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from nanopace.sources.log_format import LogFormat
 _HERE = "nanopace.sources.formats.gpt2"
 _REAL = r"-?(?:\d{1,9}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?|nan|inf)"
 
-# A step, its loss and a time. llm.c has a total and no colon, modded-nanogpt a total and no mark before the loss.
-# Spelled out, since an expression that ignores case takes several times as long.
+# A step, its loss and a time. llm.c has a total and no colon, modded-nanogpt a total and no mark before the loss. Both
+# cases are spelled out, since an expression that ignores case takes several times as long.
 _STEP = r"(?<![\w-])[sS](?:tep|TEP)\s{0,8}[:=#]?\s{0,8}\d{1,12}"
 _WORD = r"[lL](?:oss|OSS)\s{0,4}"
 _BEFORE_LOSS = rf"(?:\s{{0,4}}/\s{{0,4}}\d{{1,12}}(?=\s{{0,8}}[|,][^:=]{{0,60}}{_WORD}[:=]))?\s{{0,12}}"
@@ -61,13 +61,13 @@ LLAMA2C = LogFormat(
     anchors=(r"\d \| loss [\dni]", "breaks down as"),
     row_start=r"(?<![\w.])(\d{1,12}) \| loss [\dni]",
     mfu_smoothing=0.9,
-    printed_peak=312.0,  # an A100's, whatever the card
+    printed_peak=312.0,  # an A100's, on any card
     row_loss="micro-batch",
     nanogpt_knobs=True,
     ends_at_max_iters=True,
 )
 
-_LLMC_STEP = r"step(?<![\w-]step)\s{1,8}\d{1,12}"  # its first letters are plain: five times as fast to look for
+_LLMC_STEP = r"step(?<![\w-]step)\s{1,8}\d{1,12}"  # plain letters first: searched five times as fast
 LLMC = LogFormat(
     name="llmc",  # the CUDA and the C program
     trainer="llm.c",
@@ -87,7 +87,7 @@ LLMC = LogFormat(
 )
 
 LLMC_PYTHON = LogFormat(
-    name="llmc_python",  # train_gpt2.py, whose clock runs on
+    name="llmc_python",  # train_gpt2.py, whose clock keeps running
     trainer="llm.c",
     reader=f"{_HERE}.llmc:LlmcPythonReader",
     row=rf"{_LLMC_STEP}/\d{{1,12}} \| train loss {_REAL} \| norm [^|]{{1,40}}\| lr [^|]{{1,20}}\| \(\d"

@@ -1,1 +1,1 @@
-"""Hugging Face's Trainer, in files and on a console, and LLaMA-Factory."""
+"""Hugging Face's Trainer, from files and from a console, and LLaMA-Factory."""

@@ -1,7 +1,8 @@
-"""The console of Hugging Face's Trainer, and of what is built on it: TRL, Axolotl, LLaMA-Factory, ms-swift.
+"""Reads the console output of Hugging Face's Trainer, and of TRL, Axolotl, LLaMA-Factory and ms-swift, which use it.
 
-Its dicts have a loss, the mean of the steps since the one before, and an epoch, but neither a step nor a time. Both are
-in the progress bar. Its clock shows whole seconds and runs on during evaluations; how long these took, their dict says.
+Its dicts have a loss (the mean of the steps since the previous dict) and an epoch, but neither a step nor a time. Both
+are in the progress bar. Its clock shows whole seconds and keeps running during evaluations, whose dicts have their
+duration.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from nanopace.sources.formats.hugging_face.steps_of_epochs import steps_between_
 from nanopace.sources.formats.hugging_face.told import Told
 from nanopace.sources.scalars import to_count, to_number
 
-_WIPED = 20  # blanks, with which tqdm wipes a bar
-_MOST_BARS = 64  # of different lengths that are remembered
+_WIPED = 20  # blanks that tqdm prints to erase a bar
+_MOST_BARS = 64  # of different lengths, to remember
 _CAME_DOWN = 0.1  # of the highest learning rate
 _END = ("train_runtime", "train_steps_per_second")
 
 
 class ConsoleReader:
-    """Holds a dict back until it is known of which step it is."""
+    """Holds a dict back until its step is known."""
 
     def __init__(self, builder: RunBuilder, _width: int = 0) -> None:
         self._builder = builder
@@ -37,8 +38,8 @@ class ConsoleReader:
         self._wiped = False
         self._last_total = 0
         self._end: dict[str, object] = {}  # what a process printed last
-        self._over = False  # it did, and nothing of another one has come yet
-        self._rates: list[float] = []  # the highest learning rate, and the last
+        self._over = False  # the process has ended, and no other has started
+        self._rates: list[float] = []  # the highest learning rate, and the last one
 
     def feed(self, line: str) -> bool:
         if line.isspace():
@@ -60,7 +61,7 @@ class ConsoleReader:
         return bool(things)
 
     def feed_cut(self, line: str) -> bool:
-        """A dict counts if it has its brace, and a bar if it has its rate."""
+        """A dict counts if it has its closing brace, and a bar if it has its rate."""
         return self.feed(line)
 
     def finish(self) -> None:
@@ -77,7 +78,7 @@ class ConsoleReader:
             self._builder.wall_ms(1000 * runtime)
             tell_rate(self._builder, self._end, self._told.evaluation_ms)
 
-    # --- what is printed ---------------------------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------------------------------
 
     def _bar(self, bar: Bar) -> None:
         progress = self._bars.get(bar.total)
@@ -95,7 +96,7 @@ class ConsoleReader:
             if self._training is not None and self._training.total == bar.total:
                 self._training = progress
             self._bars[bar.total] = progress
-        progress.add(bar, wiped=self._wiped and self._last_total == bar.total)  # else it wiped the other one
+        progress.add(bar, wiped=self._wiped and self._last_total == bar.total)  # otherwise it erased the other one
         self._wiped, self._last_total = False, bar.total
         if progress is self._training:
             self._matching.resolve(progress)
@@ -117,7 +118,7 @@ class ConsoleReader:
                 self._begin_process()
         waits = self._training is not None or self._matching.waiting or to_number(entry.get("epoch"))
         if evaluated is not None and not waits:
-            self._builder.evaluation(0, None, evaluated[0], ms=evaluated[1])  # before training, and its clock, began
+            self._builder.evaluation(0, None, evaluated[0], ms=evaluated[1])  # before training and its clock started
             return
         training = self._training
         if training is not None or total is not None:
@@ -125,7 +126,7 @@ class ConsoleReader:
         near = before.step if before is not None and training is not None and before.total == training.total else None
         elapsed_s = seconds(entry.get("elapsed_time"))
         if elapsed_s is None and training is None:
-            elapsed_s = to_number(entry.get("train_runtime"))  # there where tokens are counted; of four digits
+            elapsed_s = to_number(entry.get("train_runtime"))  # present if tokens are counted; four digits
         shown = training.step if training is not None else -1
         tokens = to_count(entry.get("num_input_tokens_seen"))
         if (rate := to_number(entry.get("learning_rate"))) is not None:
@@ -134,13 +135,13 @@ class ConsoleReader:
         self._matching.add(Logged(epoch, loss, evaluated, step, near, elapsed_s, shown, tokens), training)
 
     def _ended(self, entry: dict[str, object]) -> None:
-        """The last dict of a process. Its bar may be painted once more, at its end."""
+        """The last dict of a process. Its bar may be drawn once more, at its end."""
         self._end, self._over = entry, True
         self._matching.resolve(self._training)
         self._builder.ending("finished")
 
     def _conclude(self) -> None:
-        """No more of this process: all its dicts are there, even if they came late."""
+        """This process is over: all its dicts are there, even late ones."""
         training = self._training or self._choose(None, finished=True)
         if training is not None:
             finished = self._over and training.step >= training.total
@@ -163,19 +164,19 @@ class ConsoleReader:
         self._processes += 1
 
     def _choose(self, total: int | None, *, finished: bool) -> Progress | None:
-        """The bar of the training, which may have `finished`. Those of evaluations have not run as long."""
+        """The training's progress bar, which may have `finished`. Bars of evaluations have not run as long."""
         named = self._bars.get(total or self._announced or -1)
         running = [each for each in self._bars.values() if each.step < each.total]
         running = running or [*self._bars.values()] if finished else running
         return named or max(running, key=lambda each: each.elapsed_s, default=None)
 
-    # --- what it means -----------------------------------------------------------------------------------------------
+    # --- interpreting ------------------------------------------------------------------------------------------------
 
     def _tell(self, logged: Logged, step: int) -> None:
         if logged.tokens and step and logged.tokens % step == 0:
             self._builder.fact("tokens_per_iteration", logged.tokens // step)
         else:
-            self._builder.drop_fact("tokens_per_iteration")  # they are not the same in all
+            self._builder.drop_fact("tokens_per_iteration")  # they differ between steps
         training = self._training
         at_s = logged.at_s
         if at_s is None and training is not None:
@@ -187,8 +188,8 @@ class ConsoleReader:
             self._told.row(step, at_s, logged.loss)
 
     def _without_bars(self) -> None:
-        """Steps from the epochs and the end, where these leave no doubt. The rate at the end is of max_steps, even if
-        training stopped early: only a learning rate that has come down shows that it did not."""
+        """Derive the steps from the epochs and the end, if these leave no doubt. The rate at the end uses max_steps,
+        even if training stopped early; only a decayed learning rate shows that it did not."""
         waiting = self._matching.waiting
         rows = [each.epoch for each in waiting if each.loss is not None]
         came_down = bool(self._rates) and self._rates[-1] <= _CAME_DOWN * self._rates[0]

@@ -1,10 +1,10 @@
-"""What the Trainer prints: dicts of what it logs, and tqdm's bars between them.
+"""What the Trainer prints: dicts of what it logs, with tqdm's progress bars between them.
 
     {'loss': 2.92, 'grad_norm': 1.1, 'learning_rate': 4.9e-05, 'epoch': 0.04}       values are quoted since version 5
      12%|█▏        | 199/1677 [05:36<41:13,  1.67s/it]
 
-ms-swift, which is built on it, says more: 'global_step/max_steps': '5/94', 'elapsed_time': '1m 9s'. It writes the same
-as lines of JSON.
+ms-swift, which is built on it, prints more: 'global_step/max_steps': '5/94', 'elapsed_time': '1m 9s'. It also writes
+this as lines of JSON.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _ELAPSED = re.compile(r"(?:(\d{1,6})d )?(?:(\d{1,6})h )?(?:(\d{1,6})m )?(\d{1,6}
 
 
 class Bar(NamedTuple):
-    """A progress bar as it was printed once."""
+    """A progress bar, as printed once."""
 
     step: int
     total: int
     elapsed_s: float
-    at: int  # where in its line it ends
+    at: int  # where it ends in its line
 
 
 def bars(line: str) -> Iterator[Bar]:
-    """Those that may be the training's: the others say what they are of, such as "Loading weights"."""
+    """The bars that may be the training's. Others say what they are for, such as "Loading weights"."""
     if "[" not in line or "/" not in line:
         return
     end = 0
@@ -52,7 +52,7 @@ def bars(line: str) -> Iterator[Bar]:
 
 
 def entries(line: str) -> Iterator[tuple[int, dict[str, object]]]:
-    """The dicts of a line, each with its place there."""
+    """The dicts in a line, each with its position."""
     if "{" not in line:
         return
     for found in _ENTRY.finditer(line):
@@ -63,13 +63,13 @@ def entries(line: str) -> Iterator[tuple[int, dict[str, object]]]:
 
 
 def total_steps(line: str) -> int | None:
-    """What the Trainer announces before it begins."""
+    """The number that the Trainer announces before it starts."""
     found = _TOTAL.search(line.rstrip()) if "Total optimization" in line else None
     return None if found is None else int(found[1].replace(",", "") or 0)
 
 
 def step_of(entry: dict[str, object]) -> tuple[int | None, int | None]:
-    """The step that an entry names, and the last one; the Trainer's own names none."""
+    """The step that an entry names, and the last step. The Trainer's own entries name none."""
     found = _STEPS.fullmatch(str(entry.get("global_step/max_steps", "")))
     if found is not None:
         return int(found[1]), int(found[2])
@@ -78,7 +78,7 @@ def step_of(entry: dict[str, object]) -> tuple[int | None, int | None]:
 
 
 def seconds(elapsed: object) -> float | None:
-    """As tqdm and ms-swift write them."""
+    """Seconds from a time as tqdm and ms-swift write it."""
     found = _ELAPSED.fullmatch(elapsed) if isinstance(elapsed, str) else None
     if found is None:
         return None

@@ -1,9 +1,9 @@
-"""LLaMA-Factory's trainer_log.jsonl: a line of JSON for each log of Hugging Face's Trainer, with the time that passed.
+"""Reads LLaMA-Factory's trainer_log.jsonl: one line of JSON per log of Hugging Face's Trainer, with the elapsed time.
 
     {"current_steps": 20, "total_steps": 23800, "loss": 1.978, ..., "elapsed_time": "0:01:23", "remaining_time": ...}
 
-The time is in whole seconds since training began, and runs on during evaluation and saving. A line may have no loss:
-the last one, those of evaluations, and in some versions all. The loss is the mean of the steps since the line before.
+The time is in whole seconds since training started, and includes evaluations and saving. Some lines have no loss: the
+last one, those of evaluations, and in some versions all. The loss is the mean of the steps since the previous line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ELAPSED = re.compile(r"(?:(\d{1,6}) days?, )?(\d{1,6}):(\d\d):(\d\d)")
 
 
 class LlamaFactoryReader:
-    """A line is a row where training went on since the line before."""
+    """A line is a row if training has advanced since the previous line."""
 
     def __init__(self, builder: RunBuilder, _width: int = 0) -> None:
         self._builder = builder
@@ -41,13 +41,13 @@ class LlamaFactoryReader:
         if elapsed_s < self._elapsed_s / 2:
             self._clock.restart()
         elif elapsed_s < self._elapsed_s or step < self._step:
-            self._clock.restart(None)  # another process that had run for a while
+            self._clock.restart(None)  # another process that had already run for a while
         self._entry(step, elapsed_s, entry)
         self._step, self._elapsed_s = step, elapsed_s
         return True
 
     def feed_cut(self, line: str) -> bool:
-        """What is no JSON is not used; JSON that ends with its brace is whole."""
+        """Incomplete JSON is not used; JSON that ends with its brace is complete."""
         return self.feed(line)
 
     def finish(self) -> None:

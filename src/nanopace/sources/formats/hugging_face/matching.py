@@ -1,13 +1,13 @@
-"""Of which step a dict is: it names its epoch, and the bar has the steps.
+"""Finds the step of a dict: the dict has an epoch, and the progress bar has the steps.
 
-A dict is held back until one of these tells:
+A dict is held back until one of these shows its step:
 
-- it names its step itself, or the bar in front of it in its line does;
-- it is an evaluation of the epoch of the dict before it;
-- the bar was painted again: behind the dict, or, where dicts come late and in blocks, before it, once for each;
+- it names its step itself, or the bar before it in its line does;
+- it is an evaluation with the same epoch as the previous dict;
+- the bar was redrawn: after the dict or, if dicts come late and in blocks, before it, once for each;
 - its epoch, once a step and its epoch are known.
 
-What contradicts the epochs is not believed: terminals leave bars of other moments between the lines.
+A step that contradicts the epochs is ignored: terminals leave bars of other moments between the lines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Logged(NamedTuple):
 
 
 class Matching:
-    """The dicts of one process that wait for their step; `tell` is called with each, in their order."""
+    """The dicts of one process that wait for their step. `tell` is called with each, in order."""
 
     def __init__(self, tell: Callable[[Logged, int], None]) -> None:
         self.waiting: deque[Logged] = deque()
@@ -49,7 +49,7 @@ class Matching:
         self.resolve(training)
 
     def resolve(self, training: Progress | None) -> None:
-        """Tell of every dict whose step is known."""
+        """Pass on every dict whose step is known."""
         if training is not None and 0 < len(training.painted_again) < len(self.waiting):
             self._learn(training.painted_again[-1])
         while self.waiting:
@@ -59,8 +59,8 @@ class Matching:
             self._pop(step)
 
     def settle(self, training: Progress, end: tuple[int, str] | None) -> None:
-        """No more bars. What is left is of the steps that the epochs tell, or that the bar showed. `end`: the last step
-        and its epoch, where training came to its end."""
+        """No more bars will come. The remaining dicts get their steps from the epochs or from what the bar showed.
+        `end`: the last step and its epoch, if training reached its end."""
         if end is not None and not self._epochs.last_step:
             self._epochs.add(*end)
         self.resolve(training)
@@ -72,7 +72,7 @@ class Matching:
             self._pop(step)
 
     def _learn(self, painted: int) -> None:
-        """More dicts than bars: some were lost. The last bar is of the last dict, which it followed."""
+        """There are more dicts than bars, so some were lost. The last bar follows the last dict."""
         last = self.waiting[-1]
         if not self._epochs.last_step and last.step is None:
             self._epochs.add(painted, last.epoch)

@@ -1,8 +1,8 @@
 """A training's progress bar: which steps were logged, and when each step ended.
 
-Whenever something is logged, tqdm wipes the bar, prints the text and paints the bar again. So a step that is painted
-behind blanks, or twice in a row, was logged. That also tells to which step a dict belongs that comes late, in a block
-of many, because standard output was a pipe.
+Whenever something is logged, tqdm erases the bar, prints the text and redraws the bar. So a step whose bar follows
+blanks, or appears twice in succession, was logged. This also shows the step of a dict that comes late, in a block of
+many, because standard output was a pipe.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Progress:
         self.total = total
         self.step = -1
         self.elapsed_s = 0.0
-        self.painted_again: deque[int] = deque()  # steps that were logged, and no dict is known to be of
+        self.painted_again: deque[int] = deque()  # logged steps whose dict is not known yet
         self.last_painted_again = 0
         self._steps: list[int] = []
         self._ends_s: list[float] = []
@@ -42,7 +42,7 @@ class Progress:
         self.step, self.elapsed_s = bar.step, bar.elapsed_s
 
     def ended_s(self, step: int) -> float | None:
-        """When a step ended, between the bars around it; None where the bar had not come so far."""
+        """When a step ended, interpolated between bars; None if the bar had not come that far."""
         at = bisect_left(self._steps, step)
         if at == len(self._steps):
             return None
@@ -53,7 +53,7 @@ class Progress:
         return before_s + share * (self._ends_s[at] - before_s)
 
     def forget(self, step: int) -> None:
-        """What was before a step is no longer needed, but for the bar just before it."""
+        """Forget everything before a step, except the bar just before it."""
         at = bisect_left(self._steps, step) - 1
         if at > 1000:
             del self._steps[:at], self._ends_s[:at]

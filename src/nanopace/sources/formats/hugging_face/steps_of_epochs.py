@@ -1,4 +1,4 @@
-"""Steps from epochs: a dict of Hugging Face's Trainer names no step, but the epoch, rounded."""
+"""Steps from epochs: a dict of Hugging Face's Trainer has no step, only the rounded epoch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nanopace.sources.scalars import to_number
 
 
 class Epochs:
-    """How many steps an epoch has, as the last dict whose step is known tells."""
+    """How many steps an epoch has, from the last dict whose step is known."""
 
     def __init__(self) -> None:
         self.last_step = 0
@@ -19,17 +19,17 @@ class Epochs:
         self.last_step, self.last_text = step, epoch
 
     def is_past(self, step: int, epoch: str) -> bool:
-        """Whether a step is surely before this epoch."""
+        """Whether a step is certainly before this epoch."""
         expected = self._expected(epoch)
         return expected is not None and step < expected[0] - expected[1]
 
     def allow(self, step: int, epoch: str) -> bool:
-        """Whether a step can be of this epoch."""
+        """Whether a step may have this epoch."""
         expected = self._expected(epoch)
         return expected is None or abs(step - expected[0]) <= expected[1]
 
     def exact(self, epoch: str) -> int | None:
-        """The step of an epoch, where rounding leaves no doubt."""
+        """The step of an epoch, if rounding leaves no doubt."""
         expected = self._expected(epoch)
         return None if expected is None or expected[1] > 1.4 else self.step_of(epoch)
 
@@ -38,7 +38,7 @@ class Epochs:
         return None if expected is None or expected[0] >= MOST_STEPS else round(expected[0])
 
     def _expected(self, epoch: str) -> tuple[float, float] | None:
-        """The step, and by how much rounding may have made it wrong."""
+        """The expected step, and its possible rounding error."""
         now, last = to_number(epoch), to_number(self.last_text)
         if not now or not last or not self.last_step or not 0 < now < 1e9 or not 0 < last < 1e9:
             return None
@@ -48,7 +48,7 @@ class Epochs:
 
 
 def steps_between_logs(epochs: Sequence[str], end: Mapping[str, object]) -> int | None:
-    """From one row to the next, by their epochs and by what is printed at the end; None where that leaves a doubt."""
+    """Steps from one row to the next, from their epochs and what is printed at the end; None if in doubt."""
     runtime, rate = to_number(end.get("train_runtime")), to_number(end.get("train_steps_per_second"))
     last, final = to_number(epochs[-1]), to_number(end.get("epoch"))
     if not runtime or not rate or not last or not final or min(runtime, rate, last, final) <= 0:
@@ -62,6 +62,6 @@ def steps_between_logs(epochs: Sequence[str], end: Mapping[str, object]) -> int 
 
 
 def _rounding(text: str) -> float:
-    """What a printed number may be wrong by. There were at least two decimals, before zeros were taken off the end."""
+    """The possible error of a printed number. It had at least two decimals, before trailing zeros were removed."""
     _, _, decimals = text.partition(".")
     return 0.5 * 10.0 ** -max(2, len(decimals.split("e")[0]))

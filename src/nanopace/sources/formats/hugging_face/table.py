@@ -1,4 +1,4 @@
-"""Their declarations: light, since every log is looked at with them. Readers are imported when needed."""
+"""Their declarations. They are light, since every log is checked against them; readers are imported when needed."""
 
 from __future__ import annotations
 

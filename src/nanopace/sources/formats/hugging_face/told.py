@@ -1,4 +1,4 @@
-"""What is known of a console's rows and evaluations, told to the builder in the order of their steps."""
+"""Passes a console's rows and evaluations to the builder, in the order of their steps."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _ROWS_OF_BAR = 100
 
 
 class Told:
-    """Evaluations that come before the first row wait for it: the bar may still make rows before them."""
+    """Evaluations before the first row wait for it: the bar may still yield rows before them."""
 
     def __init__(self, builder: RunBuilder) -> None:
         self._builder = builder
         self._clock = RunningClock(builder, resolution_s=1.0)
-        self._has_rows = False  # of this process
-        self._any = False  # row of all
+        self._has_rows = False  # in this process
+        self._any = False  # there is a row in any process
         self._early: deque[tuple[int, float | None, float | None]] = deque()
         self.evaluation_ms = 0.0
 
@@ -52,7 +52,7 @@ class Told:
         self._clock.evaluation(step, val, ms=ms)
 
     def rows_of_bar(self, training: Progress) -> None:
-        """Where nothing else has made rows."""
+        """Make rows from the bar, if there are no others."""
         if self._has_rows:
             return
         self._builder.fact("max_iters", training.total)

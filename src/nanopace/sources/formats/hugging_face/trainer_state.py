@@ -1,8 +1,8 @@
-"""trainer_state.json, which Hugging Face's Trainer writes into every checkpoint: its log without a clock.
+"""Reads trainer_state.json, which Hugging Face's Trainer writes to every checkpoint: its log, without times.
 
 `log_history` has an entry for each log, with its step. An entry with a `loss` is a row: the mean of the steps since the
-one before. It has no time, unless the Trainer was told to count tokens: then `train_runtime` is the time so far. Else
-this is there once, at the end. What evaluations took is always known. People also save `log_history` alone.
+previous one. It has no time, unless the Trainer counts tokens: `train_runtime` is then the time so far. Otherwise, that
+occurs once, at the end. Durations of evaluations are always known. People also save `log_history` alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_BYTES = 256 << 20
 
 
 class TrainerStateReader:
-    """Reads the document entry by entry: each is told to the builder as soon as it is parsed, and dropped."""
+    """Reads the document entry by entry. Each is passed to the builder as soon as it is parsed, then dropped."""
 
     def __init__(self, builder: RunBuilder) -> None:
         self._builder = builder
@@ -29,7 +29,7 @@ class TrainerStateReader:
         self._runtime = 0.0
         self._rows = 0
         self._evaluation_ms = 0.0
-        self._ends: list[dict[str, object]] = []  # entries that processes wrote last
+        self._ends: list[dict[str, object]] = []  # the last entries of each process
 
     def read(self, chunks: Iterable[bytes]) -> None:
         data = bytearray()
@@ -52,14 +52,14 @@ class TrainerStateReader:
         self._clock.flush()
         if self._ends:
             self._builder.ending("finished")
-        # What a run of several processes took is unknown. One that resumed has the time of its last process alone.
+        # The duration of a run with several processes is unknown: a resumed run only has the time of its last process.
         runtime = to_number(self._ends[0]["train_runtime"]) if len(self._ends) == 1 else None
         if runtime is not None and self._evaluation_ms <= 1000 * runtime < 1000 * MOST_S:
             self._builder.wall_ms(1000 * runtime)
             tell_rate(self._builder, self._ends[0], self._evaluation_ms)
 
     def _object(self, found: dict[str, object]) -> object:
-        """Any object of the document, the innermost first."""
+        """Takes each object of the document, the innermost first."""
         if "log_history" in found:
             steps = to_count(found.get("max_steps"))
             if steps:
@@ -91,7 +91,7 @@ class TrainerStateReader:
         self._clock.row(step, runtime, loss)
 
     def _tokens(self, tokens: int | None, steps: int | None) -> None:
-        """Per step, where all steps can have had the same number of them."""
+        """Tokens per step, if all steps can have had the same number."""
         if tokens and steps and tokens % steps == 0:
             self._builder.fact("tokens_per_iteration", tokens // steps)
 

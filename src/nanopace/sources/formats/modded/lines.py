@@ -1,9 +1,9 @@
-"""The rows that modded-nanogpt and parameter-golf print, in every form that they had.
+"""The rows that modded-nanogpt and parameter-golf print, in all forms.
 
 step:250/6200 train_loss:4.4653 train_time:51849ms step_avg:216.04ms     October to December 2024; parameter-golf
 step:250/1770 train_time:24037ms step_avg:96.15ms                         since December 2024
 step:250/1770 val_loss:4.1116 train_time:24131ms step_avg:96.53ms         an evaluation, in all of them
-step:250/3350 val_loss:4.10812 train_time:39.812s step_avg:154.91ms       track 3, with more fields behind
+step:250/3350 val_loss:4.10812 train_time:39.812s step_avg:154.91ms       track 3, with more fields after it
 step:200/20000 val_loss:2.0598 val_bpb:1.2199 train_time:600061ms         parameter-golf
 500/20000 train_loss: 3.3363 train_time: 0.8m tok/s: 7727074              parameter-golf since April 2026
 4000/20000 val_loss: 2.9184 val_bpb: 1.1298
@@ -32,18 +32,18 @@ STOPPED_AT = re.compile(r" step: ?(\d{1,12})/\d{1,12}")
 
 
 class Printed(NamedTuple):
-    """One line: a step and what is said of it."""
+    """One line: a step and its figures."""
 
     step: int
-    of: int  # steps in all
-    at_ms: float | None  # the running clock; None where the line has no time
+    of: int  # total steps
+    at_ms: float | None  # the running clock; None if the line has no time
     loss: float | None
     is_evaluation: bool
     bits_per_byte: float | None = None
 
 
 def read_row(line: str, tokens: int = 0) -> Printed | None:
-    """`tokens` of a step: where they are known, a rate tells the time better than tenths of minutes do."""
+    """The row in a line. If the `tokens` of a step are known, a rate is more exact than tenths of minutes."""
     if "step:" in line and (found := _ROW.search(line)):
         fields = dict(_FIELD.findall(found[3]))
         at_ms = _time(fields.get("train_time") or fields.get("t", ""))
@@ -60,7 +60,7 @@ def read_row(line: str, tokens: int = 0) -> Printed | None:
 
 
 def is_complete(line: str) -> bool:
-    """Whether a line without its end has all that is read of it: a time with its unit."""
+    """Whether a line without its end has everything needed: a time with its unit."""
     return _COMPLETE.search(line) is not None
 
 
@@ -70,7 +70,7 @@ def _time(text: str) -> float | None:
 
 
 def _time_of_rate(step: int, tokens: int, fields: dict[str, str]) -> float | None:
-    """The printed rate is that of all tokens since the clock began."""
+    """The time by the printed rate, which covers all tokens since the clock started."""
     rate, minutes = fields.get("tok/s", ""), _TIME.fullmatch(fields.get("train_time", ""))
     if not tokens or minutes is None or minutes[2] != "m" or not _RATE.fullmatch(rate) or not int(rate):
         return None

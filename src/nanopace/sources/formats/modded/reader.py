@@ -1,14 +1,13 @@
-"""modded-nanogpt's log in all eras and tracks since October 2024, and parameter-golf's.
+"""Reads the logs of modded-nanogpt (all eras and tracks since October 2024) and parameter-golf.
 
-What the figures mean, which the log does not say:
+What the log does not say about its figures:
 
-- `step:250/1770` is printed when 250 steps are done. Rows have that number here, too, and so has the evaluation behind
-  it.
-- `train_time` runs on from row to row. It stops for evaluations, and waits for the GPU there alone
+- `step:250/1770` is printed after 250 steps. Rows have that number here, too, and so has the evaluation after them.
+- `train_time` is cumulative. It stops for evaluations, and only there does it wait for the GPU
   (unsynchronized_clock.py).
-- Until January 2025 it was set to 0 after step 10: the final time has neither the first steps nor the compilation.
-- `train_loss` is that of the last micro-batch on the first GPU, in parameter-golf of all that it had in this step.
-- Before its rows, the log of modded-nanogpt has the whole program, and then what nvidia-smi says (source_code.py).
+- Until January 2025, it was reset to 0 after step 10: the final time includes neither the first steps nor compilation.
+- `train_loss` is that of the last micro-batch on the first GPU; in parameter-golf, of all its micro-batches.
+- Before its rows, a modded-nanogpt log has the complete program, then the output of nvidia-smi (source_code.py).
 """
 
 from __future__ import annotations
@@ -38,21 +37,21 @@ _GOLF = tuple(
     )
 )
 _MATERIAL_WAIT = 0.1  # of a step, for each evaluation
-_FIRST_STEPS = 10  # that the clock leaves out, where it was set to 0
-_OTHER_SPEED = 0.2  # of the run before: a clock that began at the first step shows at least this for each step
+_FIRST_STEPS = 10  # that the clock leaves out if it was reset to 0
+_OTHER_SPEED = 0.2  # of the previous run's: a clock that started at the first step shows at least this share per step
 _MOST_REMEMBERED = 10_000  # evaluations
 
 
 class ModdedReader:
-    """Feeds the lines of such a log to a builder."""
+    """Passes the lines of such a log to a builder."""
 
     def __init__(self, builder: RunBuilder, _width: int = 0) -> None:
         self._builder = builder
         self._clock = UnsynchronizedClock(builder.row)
         self._code = SourceCode()
         self._in_code = False
-        self._cards: list[str] = []  # of nvidia-smi, one for each GPU
-        self._head: dict[str, int | str] = {}  # facts of the lines before the rows
+        self._cards: list[str] = []  # from nvidia-smi, one per GPU
+        self._head: dict[str, int | str] = {}  # facts from the lines before the rows
         self._stepped = False  # a row has been read since the head began
         self._evaluated: dict[int, float | None] = {}  # by step: the clock at each evaluation of this process
 
@@ -66,7 +65,7 @@ class ModdedReader:
         return self._event(line) or self._read_head(line)
 
     def feed_cut(self, line: str) -> bool:
-        """A row is complete where its time has a unit: `train_time:24` may be the beginning of `train_time:24037ms`."""
+        """A row is complete if its time has a unit: `train_time:24` may be the start of `train_time:24037ms`."""
         return is_complete(line) and self.feed(line)
 
     def finish(self) -> None:
@@ -96,7 +95,7 @@ class ModdedReader:
                 self._evaluated[row.step] = row.at_ms
 
     def _is_repeated(self, row: Printed) -> bool:
-        """Whether it is an evaluation of before, once more: scripts print the last ones again."""
+        """Whether it repeats an earlier evaluation: scripts print the last ones again."""
         known = row.is_evaluation and self._stepped and row.step in self._evaluated
         return known and row.step <= self._clock.step and self._evaluated[row.step] == row.at_ms
 
@@ -112,12 +111,12 @@ class ModdedReader:
         self._tell_facts(row.of)
 
     def _is_from_start(self, row: Printed) -> bool:
-        """Whether the clock has all steps so far, and not only those since a checkpoint."""
+        """Whether the clock includes all steps so far, not just those since a checkpoint."""
         usual_ms = self._clock.at_ms / max(1, self._clock.step)
         return row.at_ms is not None and row.at_ms > _OTHER_SPEED * usual_ms * row.step
 
     def _end_process(self) -> None:
-        """What only all of its rows together show."""
+        """Add the facts that only all rows together reveal."""
         clock = self._clock
         clock.finish()
         if clock.set_back_at:
@@ -131,7 +130,7 @@ class ModdedReader:
         clock.begin(0)
 
     def _event(self, line: str) -> bool:
-        """What happens among the rows: parameter-golf changes its model, or its time is over, or the process dies."""
+        """Events between the rows: parameter-golf changes its model or reaches its time limit, or the process dies."""
         if not self._stepped:
             return False
         if (found := STOPPED.match(line)) is not None:
@@ -149,7 +148,7 @@ class ModdedReader:
             self._builder.ending(ENDINGS[ended.lastgroup or ""])
         return ended is not None
 
-    # --- what stands before them -------------------------------------------------------------------------------------
+    # --- the lines before them ---------------------------------------------------------------------------------------
 
     def _tell_facts(self, steps: int) -> None:
         facts: dict[str, int | str] = {"max_iters": steps}
@@ -172,7 +171,7 @@ class ModdedReader:
             self._builder.caveat("attention_scheduled")
 
     def _read_head(self, line: str) -> bool:
-        """Everything that is no row. Source code counts as understood: it is no prose around a log."""
+        """Read any line that is not a row. Source code counts as understood: it is not prose around a log."""
         if line.startswith(_RULE):
             self._in_code = False
             return True
@@ -203,7 +202,7 @@ class ModdedReader:
         return understood
 
     def _new_head(self) -> None:
-        """Of another process, if rows were read since the last head."""
+        """Start the head of another process, if rows were read since the last head."""
         if self._stepped:
             self._end_process()
             self._builder.begin_process()

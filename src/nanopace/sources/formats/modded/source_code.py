@@ -1,6 +1,6 @@
-"""What the program says of its batch: modded-nanogpt's log opens with its own source.
+"""Finds the batch size in the program: modded-nanogpt's log starts with its source.
 
-A size counts where it is a number, or a product of numbers, and the same wherever it is given.
+A size counts if it is a number or a product of numbers, and the same wherever it is given.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_SIZES = 64
 
 
 class SourceCode:
-    """Takes the lines of the source one by one."""
+    """Takes the source line by line."""
 
     def __init__(self) -> None:
         self._sizes: dict[str, set[int]] = {}
@@ -38,10 +38,10 @@ class SourceCode:
         self._gpus: set[int] = set()
         self._shared: set[int] = set()
         self.schedules_attention = False
-        self._loader = ""  # what the loader of training data is given: one of two forms
+        self._loader = ""  # the argument of the training data loader: one of two forms
 
     def read(self, line: str) -> bool:
-        """Whether the line says something of the batch."""
+        """Whether the line says something about the batch."""
         if not any(word in line for word in _WORDS):
             return False
         line = line[:400]
@@ -66,16 +66,16 @@ class SourceCode:
 
     @property
     def gpus(self) -> int | None:
-        """With how many GPUs the program runs, if it runs with no other number."""
+        """The number of GPUs, if the program runs with no other."""
         return _only(self._gpus)
 
     @property
     def schedule(self) -> tuple[int, int] | None:
-        """The smallest and the largest batch in tokens, where it changes."""
+        """The smallest and largest batch in tokens, if it changes."""
         return (min(self._scheduled), max(self._scheduled)) if len(self._scheduled) > 1 else None
 
     def tokens(self, gpus: int | None) -> int | None:
-        """Of one step, on all GPUs."""
+        """Tokens per step, across all GPUs."""
         if self._scheduled:
             return _only(self._scheduled)
         if "train_batch_size" in self._sizes:

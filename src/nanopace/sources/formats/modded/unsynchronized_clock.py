@@ -1,12 +1,12 @@
-"""From a clock that runs on, and does not wait for the GPU, to the time of each row.
+"""Derives the time of each row from a running clock that does not wait for the GPU.
 
-The clock of a row does not wait for the GPU, and that of an evaluation does. So right after an evaluation the program
-runs ahead: its first rows are too short, and what they lack is waited for at the next evaluation. That wait is given
-back to them. What it is longer than they are short, all rows since the last evaluation share. So from evaluation to
-evaluation the rows add up to what the clock says.
+The clock of a row does not wait for the GPU; that of an evaluation does. So right after an evaluation, the program runs
+ahead: its first rows are too short, and the missing time appears as a wait at the next evaluation. That wait is given
+back to them. Any excess is shared by all rows since the last evaluation. So between evaluations, the rows add up to
+what the clock shows.
 
-The clock is printed in whole milliseconds. Neighbours that differ by no more than that share their mean, or steps of
-32.4 ms would be rows of 32 and 33.
+The clock is printed in whole milliseconds. Neighbours that differ by no more than that get their mean; otherwise, steps
+of 32.4 ms would be rows of 32 and 33.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Held:
 
 
 class UnsynchronizedClock:
-    """Gives `emit` each row with the time of one step."""
+    """Calls `emit` with each row and the time of one step."""
 
     def __init__(self, emit: Callable[[Row], None]) -> None:
         self._emit = emit
@@ -39,18 +39,18 @@ class UnsynchronizedClock:
         self.begin(0)
 
     def begin(self, step: int) -> None:
-        """Another process: its clock begins at 0, and `step` is the last one before it."""
+        """Start another process: its clock starts at 0, and `step` is the last step before it."""
         self._settle(0.0)
         self.step = step
         self.at_ms = 0.0
-        self.left_out_ms = 0.0  # what the clock had counted when it was set to 0
-        self.set_back_at = 0  # the last step before
-        self._before_ms = math.inf  # a step of the last rows that were emitted
+        self.left_out_ms = 0.0  # what the clock showed when it was reset to 0
+        self.set_back_at = 0  # the last step before that
+        self._before_ms = math.inf  # time per step in the last rows emitted
         self.waits = 0
         self.waited_ms = 0.0
 
     def row(self, step: int, at_ms: float, loss: float | None) -> None:
-        """The clock after a step that is later than the last one."""
+        """Take the clock after a step. Steps must rise."""
         if at_ms < self.at_ms:
             self._settle(0.0)
             self.left_out_ms, self.set_back_at = self.left_out_ms + self.at_ms, self.step
@@ -61,7 +61,7 @@ class UnsynchronizedClock:
             self._settle(0.0)
 
     def wait(self, at_ms: float) -> None:
-        """The clock once the GPU has finished the last step."""
+        """Take the clock when the GPU has finished the last step."""
         wait_ms = max(0.0, at_ms - self.at_ms)
         if self._held:
             self.waits += 1
@@ -83,7 +83,7 @@ class UnsynchronizedClock:
         self._held.clear()
 
     def _give_back(self, wait_ms: float) -> None:
-        # Steps may become longer just here: what the rows before took is then nearer to the truth.
+        # If steps become longer just here, the time of earlier rows is closer to the truth.
         usual_ms = min(self._before_ms, median(each.ms / each.steps for each in self._held[:_AHEAD]))
         for each in self._held[:_AHEAD]:
             given = min(wait_ms, max(0.0, usual_ms * each.steps - each.ms))
@@ -95,7 +95,7 @@ class UnsynchronizedClock:
 
 
 def _even_out(rows: list[_Held]) -> None:
-    """Rows of one step that only their rounding tells apart, as far as is known."""
+    """Average neighbouring one-step rows that may differ only by rounding."""
     alike: list[_Held] = []
     low = high = 0.0
     for each in rows:

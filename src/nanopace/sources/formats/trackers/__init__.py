@@ -1,1 +1,1 @@
-"""What trackers write, whoever trains: Lightning's CSV, TensorBoard's and W&B's files."""
+"""What trackers write, with any trainer: Lightning's CSV, TensorBoard's and W&B's files."""

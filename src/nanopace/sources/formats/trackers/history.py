@@ -1,7 +1,7 @@
-"""What a tracker recorded, and the run that this was.
+"""What a tracker recorded, and the run this represents.
 
-A record is what was logged together: some series have a value in it, and it has a time, perhaps. Only series that may
-matter are kept; of the others, their names.
+A record is what was logged together: some series have a value in it, and it may have a time. Only series that may
+matter are kept; of the others, only the names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nanopace.sources.running_clock import MOST_STEPS, RunningClock
 
 _MOST_NAMES = 1000
 _MOST_S = 1e9
-_LEAST_S = 0.001  # that a step takes
+_LEAST_S = 0.001  # the least that a step takes
 
 
 class History:
@@ -35,7 +35,7 @@ class History:
 
     def __init__(self) -> None:
         self.names: dict[str, bool] = {}  # whether a series is kept
-        self._times = array("d")  # of each record; nan where it is unknown
+        self._times = array("d")  # of each record; nan if unknown
         self._records: dict[str, array[int]] = {}
         self._values: dict[str, array[float]] = {}
 
@@ -50,7 +50,7 @@ class History:
                 self._values.setdefault(name, array("d")).append(value)
 
     def tell(self, builder: RunBuilder, starts_s: float | None) -> None:
-        """Rows and evaluations to the builder, in the order of their times. `starts_s`: when training began."""
+        """Pass rows and evaluations to the builder, in the order of their times. `starts_s`: when training began."""
         if not self._times:
             return  # nothing has been logged yet
         points = {name: len(values) for name, values in self._values.items()}
@@ -76,7 +76,7 @@ class History:
             builder.caveat("whole_seconds")
         order = sorted({*losses, *evaluated}, key=lambda record: (self._times[record], record))
         first_s = min((self._times[record] for record in order), default=0.0)
-        if starts_s is None or math.isnan(first_s) or starts_s > first_s:  # a file that was written later
+        if starts_s is None or math.isnan(first_s) or starts_s > first_s:  # the file was written later
             starts_s = None
         zero_s = first_s if starts_s is None else starts_s
         clock = RunningClock(builder, resolution_s=resolution_s, starts_s=None if starts_s is None else 0.0)
@@ -85,7 +85,7 @@ class History:
         builder.caveat("tracked_series", **chosen)
         step = 0
         for record in order:
-            step = int(step_of.get(record, step))  # an evaluation may be logged without it
+            step = int(step_of.get(record, step))  # an evaluation may be logged without a step
             at_s, ms = self._times[record] - zero_s, runtime.get(step)
             if math.isnan(at_s):
                 if record in losses:
@@ -98,19 +98,19 @@ class History:
             if record in evaluated:
                 clock.evaluation(step, evaluated[record], at_s=at_s, ms=ms, metric=metric)
         clock.flush()
-        builder.caveat("tracked_series", **chosen)  # of the last run, where there are several
+        builder.caveat("tracked_series", **chosen)  # for the last run, if there are several
 
     def _column(self, name: str | None) -> dict[int, float]:
-        """A series by record."""
+        """The values of a series, by record."""
         return {} if name is None else dict(zip(self._records[name], self._values[name], strict=True))
 
     def _is_written_later(self, records: list[int], step_of: Mapping[int, float]) -> bool:
-        """Whether the points were written faster than anybody trains, after the fact: their times say nothing."""
+        """Whether the points were written faster than anyone trains, after the fact: their times mean nothing."""
         first, last = records[0], records[-1]
         steps = step_of.get(last, 0.0) - step_of.get(first, 0.0)
         return steps > 0 and self._times[last] - self._times[first] < _LEAST_S * steps
 
     def _resolution_s(self) -> float:
-        """Of the times: whole seconds, or fractions; 0 where there are none."""
+        """The resolution of the times: 1 for whole seconds, 0 for fractions or no times."""
         times = [at_s for at_s in self._times if not math.isnan(at_s)]
         return 1.0 if times and all(at_s.is_integer() for at_s in times) else 0.0

@@ -1,8 +1,8 @@
-"""Which of a tracker's series is the training loss, which the validation loss, and which counts the steps.
+"""Which of a tracker's series is the training loss, which the validation loss, and which the step counter.
 
-Everybody names them differently: train/loss, train_loss_step, Loss/train, loss, lm loss; val/loss, eval_loss. A name is
-taken apart into words. It is chosen if it says loss, and whose, and else only words that do not change what it is;
-gen_loss, aux_loss or max_loss are something else. Of several that fit, the plainest with the most points is chosen.
+Names vary: train/loss, train_loss_step, Loss/train, loss, lm loss; val/loss, eval_loss. A name is split into words. It
+is accepted if it says loss and on which data; its other words must not change the meaning. gen_loss, aux_loss or
+max_loss are something else. If several fit, the plainest with the most points is chosen.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _PLAIN = frozenset(
     )
 )
 _STEPS = ("iter", "iteration", "train/global_step", "trainer/global_step", "global_step", "train/iter", "train/step")
-LAST_STEPS = ("step", "_step", "Step")  # which may count what was logged, and not the steps
+LAST_STEPS = ("step", "_step", "Step")  # may count log entries instead of steps
 _RUNTIMES = ("eval/runtime", "eval_runtime")
 _MOST_NAMED, _LONGEST_NAME = 8, 40
 
 
 def is_wanted(name: str) -> bool:
-    """Whether a series may matter: the others are not kept."""
+    """Whether a series may matter; others are not kept."""
     return name in _STEPS or name in LAST_STEPS or name in _RUNTIMES or not {"loss", "bpb"}.isdisjoint(_words(name))
 
 
 def find_train(points: Mapping[str, int]) -> str | None:
-    """The training loss, of the names and how many points each has."""
+    """The name of the training loss, given the number of points of each name."""
     ranked = []
     for name, count in points.items():
         words = _words(name)
@@ -44,7 +44,7 @@ def find_train(points: Mapping[str, int]) -> str | None:
 
 
 def find_validation(points: Mapping[str, int]) -> str | None:
-    """The validation loss; where there is none, what is printed as bits per byte."""
+    """The name of the validation loss or, if there is none, of bits per byte."""
     ranked = []
     for name, count in points.items():
         words = _words(name)
@@ -55,12 +55,12 @@ def find_validation(points: Mapping[str, int]) -> str | None:
 
 
 def find_runtime(points: Iterable[str]) -> str | None:
-    """What each evaluation took, as Hugging Face's Trainer reports it."""
+    """The duration of each evaluation, as Hugging Face's Trainer reports it."""
     return next((name for name in _RUNTIMES if name in points), None)
 
 
 def find_steps(points: Mapping[str, int], train: str) -> str | None:
-    """The counter of steps: one that has a point nearly wherever the training loss has."""
+    """The step counter: a series that has a point nearly everywhere the training loss has one."""
     names = (*_STEPS, *LAST_STEPS)
     return next((name for name in names if points.get(name, 0) >= 0.5 * points[train]), None)
 

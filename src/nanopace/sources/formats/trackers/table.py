@@ -1,11 +1,11 @@
-"""Their declarations: light, since every log is looked at with them. Readers are imported when needed."""
+"""Their declarations. They are light, since every log is checked against them; readers are imported when needed."""
 
 from __future__ import annotations
 
 from nanopace.sources.log_format import LogFormat
 
 _HERE = "nanopace.sources.formats.trackers"
-_CELLS = r'(?:"[^"\n]{0,200}"|[^,"\n]{0,80}),'  # none or more, before one that has to be there
+_CELLS = r'(?:"[^"\n]{0,200}"|[^,"\n]{0,80}),'  # any number of cells, before one that is required
 
 
 def _has(cell: str) -> str:

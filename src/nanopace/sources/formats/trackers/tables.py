@@ -1,8 +1,8 @@
-"""CSV files of trackers: Lightning's metrics.csv, and what W&B exports.
+"""Reads CSV files of trackers: Lightning's metrics.csv, and W&B's exports.
 
-epoch,step,train_loss,val_loss                          Lightning: no time; validation has lines of its own
-"Step","brisk-1 - train/loss","brisk-1 - train/loss__MIN",...    a chart of W&B: no time; several runs side by side
-,_step,_runtime,_timestamp,train/loss                   the history of a run, by W&B's API
+epoch,step,train_loss,val_loss                          Lightning: no time; validation has separate lines
+"Step","brisk-1 - train/loss","brisk-1 - train/loss__MIN",...    a W&B chart: no time; several runs in columns
+,_step,_runtime,_timestamp,train/loss                   the history of a run, from W&B's API
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from nanopace.sources.formats.trackers.history import History
 from nanopace.sources.formats.trackers.names import LAST_STEPS, find_train
 from nanopace.sources.scalars import to_number
 
-_OF_RUN = " - "  # between the name of a run and that of a series, in a chart of W&B
+_OF_RUN = " - "  # between the names of a run and a series, in a W&B chart
 _RANGE = ("__MIN", "__MAX")
 _MOST_COLUMNS = 2000
 _MOST_RUNS = 64
 
 
 class TableReader:
-    """Any of the three: the first line says which it is."""
+    """Reads any of the three: the first line shows which it is."""
 
     def __init__(self, builder: RunBuilder, _width: int = 0) -> None:
         self._builder = builder
-        self._columns: list[tuple[str, str]] = []  # the run and the series of each
+        self._columns: list[tuple[str, str]] = []  # run and series of each column
         self._runs: dict[str, History] = {}
 
     def feed(self, line: str) -> bool:
@@ -46,7 +46,7 @@ class TableReader:
         return True
 
     def feed_cut(self, _line: str) -> bool:
-        """Its last number may be cut."""
+        """Its last number may be incomplete."""
         return False
 
     def finish(self) -> None:
@@ -56,7 +56,7 @@ class TableReader:
             history.tell(self._builder, self._starts_s())
 
     def _starts_s(self) -> float | None:
-        """Runtimes are counted from the start of the run; time stamps are not."""
+        """Runtimes count from the start of the run; time stamps do not."""
         return 0.0 if ("", "_runtime") in self._columns else None
 
     def _header(self, cells: list[str]) -> bool:

@@ -1,7 +1,7 @@
-"""TensorBoard's event files, by TensorBoard's own reader.
+"""Reads TensorBoard's event files with TensorBoard's reader.
 
-Every point of a series has a step and the time at which it was written, so the time of a row is that since the point
-before. The first one is counted from the file's beginning, which the writer makes when it starts.
+Every point of a series has a step and the time at which it was written, so the time of a row is the difference from the
+previous point. For the first one, it counts from the start of the file, which the writer creates when it starts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TensorboardReader:
 
 
 def _scalars(path: str, shown: str) -> Iterator[tuple[float, int, str, float]]:
-    """Time, step, tag and value of each; without a tag, just the time of an event. A torn file is read up to there."""
+    """Time, step, tag and value of each scalar; without a tag, only a time. A torn file is read up to the tear."""
     try:
         loader = import_module("tensorboard.backend.event_processing.event_file_loader").EventFileLoader
         make_ndarray = import_module("tensorboard.util.tensor_util").make_ndarray
@@ -59,7 +59,7 @@ def _scalars(path: str, shown: str) -> Iterator[tuple[float, int, str, float]]:
                     array = make_ndarray(value.tensor)
                     if array.size == 1:
                         yield event.wall_time, event.step, value.tag, float(array.item())
-    except Exception as error:  # its reader has no error of its own for what is no event
+    except Exception as error:  # its reader has no specific error for invalid events
         raise InputError(
             "{path}: TensorBoard's reader cannot read it: {reason}",
             path=shown,

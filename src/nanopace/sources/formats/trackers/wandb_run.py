@@ -1,7 +1,7 @@
-"""W&B's file of a run, run-*.wandb, which it writes in offline mode, and online as well.
+"""Reads run-*.wandb, the file of a run that W&B writes in offline mode, and also online.
 
-It is a log of records as LevelDB has it; what is in a record, W&B's own classes say. (It has had no reader in Python
-since its core is another program.) A record of the history is what one wandb.log() logged, with the seconds so far.
+It is a log of records in LevelDB's format; W&B's classes decode a record. (W&B has had no Python reader since its core
+became a separate program.) A history record is what one wandb.log() logged, with the seconds so far.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _FILE_HEADER, _HEADER = struct.Struct("<4sHB"), struct.Struct("<IHB")
 _MAGIC = (b":W&B", 0xBEE1, 0)
 _FULL, _FIRST, _MIDDLE, _LAST = range(1, 5)
 _MOST_BYTES = 64 << 20  # of a record
-_NANOGPT = ("batch_size", "gradient_accumulation_steps", "block_size")  # with these three, a config is as nanoGPT's
+_NANOGPT = ("batch_size", "gradient_accumulation_steps", "block_size")  # with these three, a config is like nanoGPT's
 
 
 class WandbReader:
-    """The history and the config of one run."""
+    """Reads the history and config of one run."""
 
     def __init__(self, builder: RunBuilder) -> None:
         self._builder = builder
@@ -71,7 +71,7 @@ class WandbReader:
 
 
 def records(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The records of LevelDB's log format, up to the first that is not whole: the file may still be written."""
+    """The records of LevelDB's log format, up to the first incomplete one: the file may still be growing."""
     read = _Bytes(chunks)
     header = read.take(_FILE_HEADER.size)
     if len(header) < _FILE_HEADER.size or _FILE_HEADER.unpack(header) != _MAGIC:
@@ -96,7 +96,7 @@ def records(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class _Bytes:
-    """Chunks, taken apart anew."""
+    """Reads chunks in other sizes."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)
@@ -105,7 +105,7 @@ class _Bytes:
         self.position = 0
 
     def take(self, count: int) -> bytes:
-        """So many bytes, or fewer at the end."""
+        """`count` bytes, or fewer at the end."""
         while len(self._chunk) - self._at < count:
             following = next(self._chunks, None)
             if following is None:
@@ -118,7 +118,7 @@ class _Bytes:
 
 
 def _items(items: Iterable[Any]) -> Iterator[tuple[str, object]]:
-    """Names and values; a name may have parts."""
+    """Names and values; a name may have several parts."""
     for item in items:
         name = item.key or "/".join(item.nested_key)
         try:

@@ -9,7 +9,7 @@ function axesOf(colour, tickLabels) {
   CLOCK_STEPS.push(...POWERS(0, 6).flatMap((days) => ROUND.map((digit) => 86400 * digit * days)));
   const COUNT_STEPS = POWERS(0, 14).flatMap((power) => ROUND.map((digit) => digit * power));
 
-  // On a logarithmic axis: 1, 2 and 5 of every decade, only the 1 where decades are many; even steps inside of one.
+  // On a logarithmic axis: 1, 2 and 5 of every decade, or only 1 if there are many decades; even steps within one.
   function decades(plot, axisIndex, low, high) {
     const digits = Math.log10(high / low) > 3 ? [1] : ROUND;
     const from = Math.floor(Math.log10(low));
@@ -25,7 +25,7 @@ function axesOf(colour, tickLabels) {
     return Array.from({ length: Math.max(0, Math.floor(high / step) - first + 1) }, (_, index) => (first + index) * step);
   }
 
-  // A mark at either end stands whole inside the frame.
+  // Leave room for a whole mark at either end.
   function xRange(log) {
     return (plot, low, high) => {
       if (low == null) return log ? [1, 10] : [0, 1];
@@ -38,7 +38,7 @@ function axesOf(colour, tickLabels) {
     };
   }
 
-  // Lowest and highest value in view, the bounds of intervals and bands among them.
+  // Lowest and highest value in view, including the bounds of intervals and bands.
   function inView(lines, plot, low, high) {
     const { min, max } = plot.scales.x;
     lines.forEach((series, number) => {
@@ -52,7 +52,7 @@ function axesOf(colour, tickLabels) {
     return [low, high];
   }
 
-  // `view` has the chart and its lines as they are now: both change while a run goes on.
+  // `view` has the current chart and its lines: both change while a run continues.
   function yRange(view, log) {
     return (plot, least, most) => {
       if (least == null) return log ? [1, 10] : [0, 1];

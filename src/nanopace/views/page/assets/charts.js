@@ -1,14 +1,26 @@
-// Draws the charts of a page with uPlot. All data stands in the page, or is given to `refresh`: nothing is loaded here.
+// Draws the charts of a page with uPlot. All data is in the page or passed to `refresh`: nothing is loaded here.
 window.nanopaceCharts = (() => {
   "use strict";
 
   const report = JSON.parse(document.getElementById("report-data").textContent);
   const say = report.words;
-  const NARROW = 560; // below this width axes give way to the plot
-  const MANY = 120; // marks of one kind that still have room for a rim each
+  const NARROW = 560; // below this width, axes are smaller
+  const MANY = 120; // up to this many marks of one kind have a rim each
   const LEAST_DRAG = 4; // pixels: less is a click
 
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  // A colour of the palette as a canvas understands it: light-dark() is resolved where it is used.
+  const probe = document.body.appendChild(document.createElement("span"));
+  const colours = new Map();
+  probe.hidden = true;
+
+  function colour(name) {
+    if (!colours.has(name)) {
+      probe.style.color = `var(--${name})`;
+      colours.set(name, getComputedStyle(probe).color);
+    }
+    return colours.get(name);
+  }
+
   const { HOVER, significant, tickLabels } = numbersOf(report.lang, report.units);
   const { scatter, intervals, uprights, shade, legendLabel } = marksOf(colour);
   const { xRange, yRange, axis } = axesOf(colour, tickLabels);
@@ -16,8 +28,8 @@ window.nanopaceCharts = (() => {
   const { smoothed, toIteration, fromIteration, translate } = curvesOf;
 
   const views = new Map(); // figure -> what is drawn in it
-  const choices = new Map(); // key -> what its reader chose: it outlives the plot
-  const zooms = new Map(); // group -> the stretch of the run that its charts show
+  const choices = new Map(); // key -> what the user chose; it outlives the plot
+  const zooms = new Map(); // group -> the part of the run that its charts show
 
   function choiceOf(key) {
     if (!choices.has(key)) choices.set(key, { smoothing: "none", log: {}, hidden: new Set() });
@@ -30,7 +42,7 @@ window.nanopaceCharts = (() => {
 
   // --- series -------------------------------------------------------------------------------------------------------
 
-  // What is drawn: the series of the chart, and smoothed ones where the reader wants them.
+  // What is drawn: the series of the chart, plus smoothed ones on request.
   function linesOf({ chart, choice }) {
     if (choice.smoothing === "none") return chart.series;
     const raw = chart.series.map((series) => (series.smoothable ? { ...series, faint: true } : series));
@@ -63,7 +75,7 @@ window.nanopaceCharts = (() => {
     const hover = HOVER[chart.y_unit];
     const bounds = (x) => view.bounds[index].get(x);
     const options = {
-      label: legendLabel(series),
+      label: legendLabel(series, !view.choice.hidden.has(series.label)),
       show: !view.choice.hidden.has(series.label),
       stroke,
       width: series.faint ? 1 : 2,
@@ -84,7 +96,7 @@ window.nanopaceCharts = (() => {
     else if (series.mark === "interval") Object.assign(options, { paths: intervals(bounds), width: 1.5 });
     else if (series.mark === "upright") Object.assign(options, { paths: uprights, width: 1.5 });
     else if (series.mark !== "line") {
-      const many = series.x.length > MANY; // so many overlap, and the rim of one would hide the next
+      const many = series.x.length > MANY; // they overlap, and the rim of one would hide the next
       const rim = many ? { width: 0 } : { stroke: colour("surface"), width: 0.75 };
       Object.assign(options, { paths: scatter(series.mark, many ? 2.5 : 4), fill: stroke, ...rim });
     }
@@ -93,15 +105,15 @@ window.nanopaceCharts = (() => {
 
   // --- a chart ------------------------------------------------------------------------------------------------------
 
-  // What cannot change without a new plot.
+  // Everything that needs a new plot if it changes.
   function kindOf(view) {
     const { title, x_label, x_unit, y_label, y_unit, perplexity } = view.chart;
     const looks = view.lines.map((each) => [each.label, each.mark, each.colour, each.faint, each.dash, each.x.length > MANY]);
     return JSON.stringify([title, x_label, x_unit, y_label, y_unit, perplexity, isLog(view, "x"), isLog(view, "y"), looks]);
   }
 
-  // The row that the legend shows: the one at the pointer's x, for all series alike. A series without a value there
-  // shows none, never a neighbour's. Of rows in the same column of pixels it is the one with a mark closest to the pointer.
+  // The row that the legend shows: the one at the pointer's x, for all series. A series without a value there
+  // shows none, never a neighbour's. If rows share a column of pixels, it is the one with a mark closest to the pointer.
   function underPointer(view) {
     let shown = null;
     return (plot, seriesIndex, closest) => {
@@ -156,7 +168,7 @@ window.nanopaceCharts = (() => {
           drawSeries: [(plot, index) => bandOf(view.lines[index - 1]) && shade(plot, view.lines[index - 1])],
           setSelect: [(plot) => selected(view, plot)],
           setCursor: [() => lead(view)],
-          setSeries: [(plot, index, { show }) => show != null && hide(view, index - 1, !show)],
+          setSeries: [(plot, index, { show }) => show != null && hide(view, plot, index - 1, !show)],
         },
       },
       columnsOf(view),
@@ -172,12 +184,13 @@ window.nanopaceCharts = (() => {
 
   const bandOf = (series) => series?.mark === "line" && series.low.length > 0;
 
-  function hide(view, index, hidden) {
+  function hide(view, plot, index, hidden) {
     const { label } = view.lines[index] ?? {};
+    plot.root.querySelectorAll(".entry")[index]?.setAttribute("aria-pressed", !hidden);
     hidden ? view.choice.hidden.add(label) : view.choice.hidden.delete(label);
   }
 
-  // --- zoom: charts of one run show the same stretch of it ------------------------------------------------------------
+  // --- zoom: charts of one run show the same part of it ------------------------------------------------------------
 
   function selected(view, plot) {
     const { left, width } = plot.select;
@@ -190,7 +203,7 @@ window.nanopaceCharts = (() => {
     together(view).forEach(show);
   }
 
-  // All of the data, or the stretch that was zoomed to.
+  // All of the data, or the zoomed part.
   function stretchOf(view) {
     const xs = view.plot.data[0];
     const all = [xs[0], xs.at(-1)];
@@ -207,7 +220,7 @@ window.nanopaceCharts = (() => {
     view.reset.hidden = !zooms.has(groupOf(view));
   }
 
-  // Move the zoom, where there is one, so that x is inside of it.
+  // If zoomed, move the zoom so that it contains x.
   function reveal(view, x) {
     const zoomed = zooms.get(groupOf(view));
     const [min, max] = stretchOf(view);
@@ -231,7 +244,7 @@ window.nanopaceCharts = (() => {
     return index == null ? null : { index, x: view.plot.data[0][index] };
   }
 
-  // The others of the run show the same row.
+  // The other charts of the run show the same row.
   function lead(view) {
     view.led = false;
     view.walked = null;
@@ -239,7 +252,7 @@ window.nanopaceCharts = (() => {
     for (const other of together(view)) if (other !== view) point(other, translate(view.chart, other.chart, x));
   }
 
-  // Put the cursor on the row closest to x; away where x is null or out of view.
+  // Put the cursor on the row closest to x; remove it if x is null or out of view.
   function point(view, x) {
     const { plot } = view;
     const left = x == null ? -10 : plot.valToPos(x, "x");
@@ -258,7 +271,7 @@ window.nanopaceCharts = (() => {
     return high < 0 ? null : x - xs[low] <= xs[high] - x ? low : high;
   }
 
-  // The values of a row: those of series that have one there.
+  // The values of a row, for all series that have one there.
   function valuesOf(view, index) {
     return view.lines.flatMap((series, number) => {
       const value = view.plot.data[number + 1][index];
@@ -292,7 +305,7 @@ window.nanopaceCharts = (() => {
     event.preventDefault();
   }
 
-  // For a screen reader, which does not see the legend change.
+  // For screen readers, which do not notice that the legend changes.
   function announce(view, { x, values }) {
     const place = { axis: view.chart.x_label, x: HOVER[view.chart.x_unit](x) };
     const told = { ...place, values: values.map(({ label, text }) => `${text}, ${label}`).join("; ") };
@@ -300,7 +313,7 @@ window.nanopaceCharts = (() => {
     document.dispatchEvent(new CustomEvent("nanopace:row", { detail: { text } }));
   }
 
-  // --- drawing, and drawing anew --------------------------------------------------------------------------------------
+  // --- drawing and redrawing --------------------------------------------------------------------------------------
 
   function take(view) {
     view.chart = report.charts[view.key];
@@ -310,11 +323,19 @@ window.nanopaceCharts = (() => {
     view.bounds = view.lines.map(boundsOf);
   }
 
+  // What the keyboard reaches in a plot, by its name: a new plot takes over the focus of the old one.
+  function reachable(view) {
+    const all = view.plot?.root.querySelectorAll(".u-wrap, .entry") ?? [];
+    return new Map([...all].map((each) => [each.getAttribute("aria-label") ?? each.textContent, each]));
+  }
+
   function build(view) {
+    const [focused] = [...reachable(view)].find(([, each]) => each === document.activeElement) ?? [];
     take(view);
     view.plot?.destroy();
     view.plot = plotOf(view);
     view.kind = kindOf(view);
+    reachable(view).get(focused)?.focus({ preventScroll: true });
     show(view);
     if (view.walked != null) point(view, view.walked);
   }
@@ -365,7 +386,7 @@ window.nanopaceCharts = (() => {
     }
   }
 
-  // New data wait for the next frame: a page that nobody sees draws nothing.
+  // New data waits for the next frame, so that a hidden page draws nothing.
   const waiting = new Set();
 
   function changed(key) {
@@ -389,7 +410,7 @@ window.nanopaceCharts = (() => {
     }
   }
 
-  // From `from` on a series has these points: {key: {series: {from, x, y, low, high}}}; `at` of a chart replaces its own.
+  // A series has these points from `from` on: {key: {series: {from, x, y, low, high}}}; `at` of a chart replaces its own.
   function extend(tails) {
     for (const [key, { at, ...parts }] of Object.entries(tails)) {
       const chart = report.charts[key];
@@ -403,7 +424,7 @@ window.nanopaceCharts = (() => {
     }
   }
 
-  // Show an iteration in all charts; what its row says, or null where no chart has rows of iterations.
+  // Show an iteration in all charts; return the values of its row, or null if no chart has rows of iterations.
   function goTo(iteration, root = document) {
     const shown = [...views.values()].filter((view) => root.contains(view.figure) && view.plot.data[0].length);
     const main = shown.find((view) => !view.chart.at && view.chart.x_unit === "count");
@@ -426,6 +447,7 @@ window.nanopaceCharts = (() => {
   let painted = palette();
 
   function repaint() {
+    colours.clear();
     if (palette() === painted) return;
     painted = palette();
     views.forEach(build);
@@ -434,7 +456,7 @@ window.nanopaceCharts = (() => {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
   new MutationObserver(repaint).observe(document.documentElement, { attributeFilter: ["data-theme"] });
 
-  // Paper is white: a page that is dark on the screen is printed in its light colours.
+  // Paper is white: a page that is dark on screen is printed in the light theme.
   let onScreen;
   addEventListener("beforeprint", () => {
     onScreen = document.documentElement.dataset.theme;

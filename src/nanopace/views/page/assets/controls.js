@@ -1,4 +1,4 @@
-// The small controls above a chart: how far to smooth, which axes are logarithmic, and the way back from a zoom.
+// The small controls above a chart: smoothing, logarithmic axes, and resetting the zoom.
 function controlsOf(say) {
   "use strict";
 
@@ -32,7 +32,7 @@ function controlsOf(say) {
     return button;
   }
 
-  // `changed` draws a view anew; `view.reset` is the button that a zoom brings up.
+  // `changed` redraws a view; `view.reset` is the button that appears when zoomed.
   return function controls(view, { isLog, changed, reset }) {
     const { chart } = view;
     const bar = element("div", "", { class: "controls", role: "group", "aria-label": chart.title });

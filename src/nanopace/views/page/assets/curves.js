@@ -1,11 +1,11 @@
-// What is computed from a chart's data: smoothed lines, and the same place on the axes of other charts.
+// What is computed from a chart's data: smoothed lines, and the matching position on the axes of other charts.
 const curvesOf = (() => {
   "use strict";
 
-  // How far back a smoothed line remembers: a share of the whole x axis, and at least so many points.
+  // How far back a smoothed line remembers: a share of the whole x axis, and at least this many points.
   const REACH = { light: [1 / 300, 3], strong: [1 / 60, 12] };
 
-  // An exponential mean of the points so far, each weighed by how far back it lies on x. Its weights sum to one from the
+  // An exponential mean of the points so far, each weighted by how far back it is on x. The weights add up to one from the
   // first point on, so the line does not start too low.
   function smoothed(series, strength) {
     const [first, last] = [series.x[0], series.x.at(-1)];
@@ -22,7 +22,7 @@ const curvesOf = (() => {
     });
   }
 
-  // y at x on a line through points whose x rise; beyond its ends it goes on.
+  // y at x on a line through points with increasing x, extrapolated beyond its ends.
   function interpolate(xs, ys, x) {
     if (xs.length < 2) return xs.length && x === xs[0] ? ys[0] : null;
     let [low, high] = [0, xs.length - 1];
@@ -34,7 +34,7 @@ const curvesOf = (() => {
     return span ? ys[low] + ((x - xs[low]) / span) * (ys[high] - ys[low]) : ys[low];
   }
 
-  // A chart over iterations needs no table; one over tokens or time has its own; null where several runs have no common one.
+  // A chart over iterations needs no table; one over tokens or time has its own; null if several runs share none.
   function toIteration(chart, x) {
     if (chart.at) return interpolate(chart.at.x, chart.at.iteration, x);
     return chart.x_unit === "count" ? x : null;
@@ -45,7 +45,7 @@ const curvesOf = (() => {
     return chart.x_unit === "count" ? iteration : null;
   }
 
-  // The same place of the run on another chart's axis.
+  // The same point of the run on another chart's axis.
   function translate(from, to, x) {
     if (x == null || from.x_label === to.x_label) return x;
     const iteration = toIteration(from, x);

@@ -5,7 +5,7 @@
   const root = document.getElementById("live");
   const lost = document.getElementById("lost");
   const charts = window.nanopaceCharts;
-  const LOST_MS = 5000; // a server that restarts is back sooner, and nobody has to hear of it
+  const LOST_MS = 5000; // a restarting server is back sooner, so nobody needs a notice
   const RETRY_MS = 2000;
   let address = root.dataset.events;
   let source = null;
@@ -13,8 +13,8 @@
 
   // --- what has changed ---------------------------------------------------------------------------------------------
 
-  // Make `here` like `there` and touch nothing that is the same: what is focused, opened, ticked, scrolled or selected
-  // stays so. A figure belongs to the charts, but for its caption, and what a person chose to the person.
+  // Make `here` like `there` without touching what is the same: focus, open details, ticks, scrolling and selections
+  // stay as they are. Figures, except for their captions, are left to the charts, and choices to the user.
   function morph(here, there) {
     if (here.isEqualNode(there)) return;
     if (here.nodeType !== there.nodeType || here.nodeName !== there.nodeName || here.id !== there.id) {
@@ -34,19 +34,26 @@
     for (const { name } of [...here.attributes])
       if (!there.hasAttribute(name) && !kept.includes(name)) here.removeAttribute(name);
     for (const { name, value } of there.attributes) if (!kept.includes(name)) here.setAttribute(name, value);
-    if (!here.matches("[data-kept]")) children(here, there); // those are filled by the other scripts
+    if (!here.matches("[data-kept]")) children(here, there); // other scripts fill those
   }
 
-  // A child with an id is the one with that id, a chart the one of that name; of the others, the third paragraph is the
-  // third paragraph. What is not wanted goes first, so that the rest need not be moved: what is moved loses its focus.
+  // A child with an id is the one with that id, a chart the one of that name, a slow row the one with that link; of the
+  // others, the third paragraph is the third paragraph.
+  function kind(node) {
+    if (node.nodeName === "TR" && !node.id) return `TR ${node.querySelector("a")?.hash}`;
+    return node.id ? `#${node.id}` : (node.dataset?.chart ?? node.nodeName);
+  }
+
+  // What is not wanted goes first, and a text makes way for an element, not the other way: what is moved loses its focus.
   function children(here, there) {
-    const kind = (node) => (node.id ? `#${node.id}` : (node.dataset?.chart ?? node.nodeName));
     const pool = new Map();
     for (const child of here.childNodes) pool.set(kind(child), [...(pool.get(kind(child)) ?? []), child]);
     const pairs = [...there.childNodes].map((next) => [next, pool.get(kind(next))?.shift()]);
     for (const left of [...pool.values()].flat()) left.remove();
     let place = here.firstChild;
     for (const [next, known] of pairs) {
+      if (known && known.nodeType !== Node.TEXT_NODE)
+        while (known !== place && place?.nodeType === Node.TEXT_NODE) place = place.nextSibling;
       if (known === place) place = place?.nextSibling ?? null;
       else here.insertBefore(known ?? next, place);
       if (known) morph(known, next);
@@ -68,9 +75,9 @@
     root.dispatchEvent(new CustomEvent("nanopace:news", { bubbles: true }));
   }
 
-  // --- the line -----------------------------------------------------------------------------------------------------
+  // --- the connection -----------------------------------------------------------------------------------------------
 
-  // A page that nobody sees needs no news, and a browser keeps only six lines open to one server.
+  // A hidden page needs no updates, and a browser keeps only six connections open to one server.
   function connect() {
     source?.close();
     source = null;

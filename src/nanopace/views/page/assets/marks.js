@@ -38,7 +38,7 @@ function marksOf(colour) {
     };
   }
 
-  // Each point, and what it may as well be. `boundsOf` finds them by x: the data of a chart share their places.
+  // Each point with its interval. `boundsOf` looks it up by x, because all series of a chart share their x values.
   function intervals(boundsOf) {
     return (plot, seriesIndex, first, last) => {
       const path = new Path2D();
@@ -91,9 +91,13 @@ function marksOf(colour) {
     pen.restore();
   }
 
-  // The legend shows each series as it is drawn, so that colour is never the only difference.
-  function legendLabel(series) {
-    const label = document.createElement("span");
+  // The legend shows each series as it is drawn, so that colour is never the only difference. uPlot listens for clicks
+  // on what is around this button, which hide the series or show it again.
+  function legendLabel(series, shown) {
+    const label = document.createElement("button");
+    label.type = "button";
+    label.className = "entry";
+    label.setAttribute("aria-pressed", shown);
     const canvas = document.createElement("canvas");
     const ratio = devicePixelRatio;
     canvas.width = 30 * ratio;

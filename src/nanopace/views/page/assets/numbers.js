@@ -1,4 +1,4 @@
-// Numbers in the page's language: under the pointer with all their digits, on an axis with as many as tell ticks apart.
+// Numbers in the page's language: with all digits under the pointer, and on an axis with enough digits to tell ticks apart.
 function numbersOf(lang, units) {
   "use strict";
 
@@ -22,7 +22,7 @@ function numbersOf(lang, units) {
   const MILLIS = [...CLOCK.map(([unit, size]) => [unit, 1000 * size]), ["ms", 1]];
   const timed = (text, unit) => `${text}\u00a0${units[unit]}`;
 
-  // A time to the last digit that is worth it: 2 d 3 h 4 min 5 s.
+  // A time to the last useful digit: 2 d 3 h 4 min 5 s.
   function duration(seconds) {
     if (seconds < 60) return timed(fixed(seconds, 2), "s");
     const tenths = seconds < 3600 ? 1 : 0;
@@ -47,12 +47,12 @@ function numbersOf(lang, units) {
     amount: (value) => number(value, { maximumFractionDigits: 2 }),
   };
 
-  // --- labels of ticks: as many digits as their distance asks for ----------------------------------------------------
+  // --- labels of ticks: as many digits as their distance needs ----------------------------------------------------
 
   const MOST_DIGITS = 12;
   const DUST = 1e-4;
 
-  // How many digits after the point a number has, but for the dust of binary fractions.
+  // The number of decimals, ignoring the rounding errors of binary fractions.
   function decimals(value) {
     const exact = (shifted) => Math.abs(shifted - Math.round(shifted)) <= DUST * shifted;
     let digits = 0;
@@ -60,7 +60,7 @@ function numbersOf(lang, units) {
     return digits;
   }
 
-  // All ticks of an axis in one unit: the largest in which their distance is a short number.
+  // All ticks of an axis in one unit: the largest in which their distance is short to write.
   function timeTicks(clock, ticks, step) {
     const most = Math.max(...ticks.map(Math.abs));
     const short = (unit, size) => decimals(step / size) <= (unit === "s" ? 4 : 1);

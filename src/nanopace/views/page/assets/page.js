@@ -1,12 +1,10 @@
-// What a reader does with a report but for its charts: theme, copying, jumping to a row, printing.
-// Parts of the page may be replaced at any time, so every listener sits on the document and looks elements up when asked.
+// Everything interactive except for the charts: theme, copying, jumping to a row, printing.
+// Parts of the page may be replaced at any time, so all listeners are on the document and look up elements when needed.
 (() => {
   "use strict";
 
-  const root = document.documentElement;
   const report = JSON.parse(document.getElementById("report-data").textContent);
   const { HOVER } = numbersOf(report.lang, report.units);
-  root.classList.add("scripts"); // shows the controls that need them
 
   function announce(text) {
     const place = document.getElementById("announced");
@@ -15,46 +13,17 @@
 
   // --- theme --------------------------------------------------------------------------------------------------------
 
-  const THEME = "nanopace-theme";
-
-  function storedTheme() {
-    try {
-      return localStorage.getItem(THEME) ?? "auto";
-    } catch {
-      return "auto"; // a browser may keep files from storing anything
-    }
-  }
-
-  function storeTheme(choice) {
-    try {
-      localStorage.setItem(THEME, choice);
-    } catch {
-      // it holds as long as the page is open
-    }
-  }
-
-  let theme = ["light", "dark"].includes(storedTheme()) ? storedTheme() : "auto";
-
-  // "auto" has no attribute: the style sheet then asks the system. Charts watch the attribute.
-  function applyTheme(choice) {
-    if (choice === "auto") delete root.dataset.theme;
-    else root.dataset.theme = choice;
-  }
-
   function showTheme() {
-    for (const select of document.querySelectorAll("[data-theme-choice]")) select.value = theme;
+    for (const select of document.querySelectorAll("[data-theme-choice]")) select.value = nanopaceTheme.choice();
   }
 
   document.addEventListener("change", (event) => {
     if (!event.target.matches?.("[data-theme-choice]")) return;
-    theme = event.target.value;
-    storeTheme(theme);
-    applyTheme(theme);
+    nanopaceTheme.choose(event.target.value);
     showTheme();
   });
-  document.addEventListener("nanopace:news", showTheme); // the choice may have come anew
+  document.addEventListener("nanopace:news", showTheme); // the control may have been replaced
   showTheme();
-  if (theme !== "auto") applyTheme(theme);
 
   // --- a line to copy -----------------------------------------------------------------------------------------------
 
@@ -84,7 +53,7 @@
 
   const HASH = /^#((?:run-\d+-)?iteration-)(\d+)$/;
 
-  // Shows the row that the address names, and says what the charts have of it.
+  // Show the row that the address names, and its values in the charts.
   function follow() {
     const [, hash, digits] = HASH.exec(location.hash) ?? [];
     const form = hash && document.querySelector(`form.find[data-hash="${hash}"]`);
@@ -118,7 +87,7 @@
   addEventListener("hashchange", follow);
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.("a[href]");
-    if (link && link.hash === location.hash && HASH.test(link.hash)) follow(); // once more: the hash does not change
+    if (link && link.hash === location.hash && HASH.test(link.hash)) follow(); // clicked again: the hash does not change
   });
   follow();
 
@@ -131,10 +100,10 @@
   addEventListener("beforeprint", () => {
     folded = [...document.querySelectorAll("details:not([open])")];
     for (const details of folded) details.open = true;
-    applyTheme("light");
+    nanopaceTheme.apply("light");
   });
   addEventListener("afterprint", () => {
     for (const details of folded) details.open = false;
-    applyTheme(theme);
+    nanopaceTheme.apply(nanopaceTheme.choice());
   });
 })();
