@@ -181,7 +181,10 @@ def test_a_long_comment_is_wrapped_at_words_on_a_terminal() -> None:
         "iteration 100 took 5.79\u00a0s: an evaluation (5.13\u00a0s) and a checkpoint (0.49\u00a0s), 3% of it"
     )
     printer.comment("short", "alert")
-    shown = Screen(os.read(ours, 1 << 16).decode()).lines
+    read = b""
+    while b"short" not in read:  # a terminal hands on what it has so far
+        read += os.read(ours, 1 << 16)
+    shown = Screen(read.decode()).lines
     os.close(theirs)
     os.close(ours)
     assert shown == [

@@ -78,8 +78,9 @@ def test_the_next_save_waits_until_the_memory_is_free(tmp_path: Path, monkeypatc
         return written(*arguments)
 
     monkeypatch.setattr(module, "write_checkpoint", slowly)
+    before = set(threading.enumerate())  # another test's may still be ending
     with saving(tmp_path, keep_last=2) as one:
-        assert [each.daemon for each in threading.enumerate() if each.name == "checkpoints"] == [True]
+        assert [each.daemon for each in set(threading.enumerate()) - before if each.name == "checkpoints"] == [True]
         one.save(1)
         second = threading.Thread(target=one.save, args=(2,), daemon=True)
         second.start()
