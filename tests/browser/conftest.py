@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,15 +41,36 @@ pen.clearRect = function (...where) { this.canvas.texts = []; return clearRect.a
 Open = Callable[..., "playwright.Page"]
 
 
+_browser = pytest.StashKey[tuple["playwright.Browser", ExitStack]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """The browser lives as long as these tests follow each other: its event loop is in the way of asyncio in others."""
+    result = yield
+    if _browser in item.session.stash and (nextitem is None or Path(__file__).parent not in nextitem.path.parents):
+        item.session.stash[_browser][1].close()
+        del item.session.stash[_browser]
+    return result
+
+
 @pytest.fixture(scope="module")
-def page() -> Iterator[playwright.Page]:
-    """One page for all tests of a module: a new one takes five times as long as opening another file in an old one."""
-    with pytest.importorskip("playwright.sync_api").sync_playwright() as engine:
+def page(request: pytest.FixtureRequest) -> Iterator[playwright.Page]:
+    """One page for all tests of a module: a new one takes five times as long as opening another file in an old one.
+
+    Nothing scrolls smoothly in it: a click waits until its target stands still.
+    """
+    stash = request.session.stash
+    if _browser not in stash:
+        stack = ExitStack()
+        engine = stack.enter_context(pytest.importorskip("playwright.sync_api").sync_playwright())
         browser = engine.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
-        page = browser.new_page()
+        stack.callback(browser.close)
+        stash[_browser] = browser, stack
+    with stash[_browser][0].new_context(reduced_motion="reduce") as context:
+        page = context.new_page()
         page.add_init_script(LISTEN)
         yield page
-        browser.close()
 
 
 @pytest.fixture
@@ -86,12 +108,10 @@ def open_page(page: playwright.Page, trouble: list[str], tmp_path: Path) -> Iter
     assert [each for each in trouble if each != "about:blank"] == []
 
 
-@pytest.fixture
-def screenshots(tmp_path: Path) -> Path:
-    """Where screenshots go: $NANOPACE_SCREENSHOTS, for anyone who wants to look at them."""
-    folder = Path(os.environ.get("NANOPACE_SCREENSHOTS") or tmp_path / "screenshots")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+def picture(page: playwright.Page, name: str, *, whole: bool = False) -> None:
+    """Take a screenshot into $NANOPACE_SCREENSHOTS, for anyone who wants to look at the pages."""
+    if folder := os.environ.get("NANOPACE_SCREENSHOTS"):
+        page.screenshot(path=Path(folder, f"{name}.png"), full_page=whole)
 
 
 def report(folder: Path) -> Path:

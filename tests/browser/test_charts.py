@@ -38,27 +38,27 @@ class Shown:
         room = EDGE * (self.high - self.low)
         self.low, self.high = self.low - room, self.high + room
 
-    def place(self, x: float) -> float:
+    def places(self, *values: float) -> tuple[list[float], float]:
+        """Where values of x are on the screen, and the top of the frame."""
         box = self.figure.locator(".u-over").bounding_box()
-        return box["width"] * (x - self.low) / (self.high - self.low)
+        return [box["x"] + box["width"] * (x - self.low) / (self.high - self.low) for x in values], box["y"]
 
     def point(self, x: float, y: float = 60) -> dict[str, str]:
         """Move the mouse to a value of x, and read the legend."""
-        box = self.figure.locator(".u-over").bounding_box()
-        self.page.mouse.move(box["x"] + self.place(x), box["y"] + y)
+        [place], top = self.places(x)
+        self.page.mouse.move(place, top + y)
         legend = self.figure.locator(".u-legend .u-series")
         labels, values = (legend.locator(each).all_inner_texts() for each in (".u-label", ".u-value"))
         return {label.strip(): value.replace("\u00a0", " ") for label, value in zip(labels, values, strict=True)}
 
     def zoom(self, low: float, high: float) -> None:
-        box = self.figure.locator(".u-over").bounding_box()
-        self.page.mouse.move(box["x"] + self.place(low), box["y"] + 40)
+        [first, last], top = self.places(low, high)
+        self.page.mouse.move(first, top + 40)
         self.page.mouse.down()
-        self.page.mouse.move(box["x"] + self.place(high), box["y"] + 60, steps=4)
+        self.page.mouse.move(last, top + 60)
         self.page.mouse.up()
         room = EDGE * (high - low)
         self.low, self.high = low - room, high + room  # approximately: a mouse moves by whole pixels
-        self.page.wait_for_timeout(50)
 
     def ticks(self) -> tuple[list[str], list[str]]:
         """The labels of both axes: x labels share their height, y labels their left edge."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nanopace.views.page.slow_list import LIVE_SLOW_ROWS
+
 from ..live.made_up import HEADER, rows
 from ..live.web.served import Server, served
 from ..train.conftest import TINY, write_corpus
 from .axe import axe_source
-from .conftest import CHROMIUM, wait_until
+from .conftest import CHROMIUM, picture, wait_until
 from .test_axe import COMPLAINTS
 
 if TYPE_CHECKING:
@@ -25,7 +26,13 @@ pytest.importorskip("uvicorn")
 pytest.importorskip("playwright.sync_api")
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no chromium")]
 
-SCREENSHOTS = os.environ.get("NANOPACE_SCREENSHOTS")
+# The line to the server is lost, and the page has heard of it.
+NOTICE = """
+const Line = EventSource;
+window.EventSource = class extends Line {
+    constructor(address) { super(address); this.addEventListener("error", () => (window.failed = true)); }
+};
+"""
 
 
 @pytest.fixture
@@ -78,11 +85,6 @@ def says(text: str) -> str:
     return f"document.getElementById('live').innerText.includes({text!r})"
 
 
-def picture(page: playwright.Page, name: str) -> None:
-    if SCREENSHOTS:
-        page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png")
-
-
 def test_it_shows_what_the_log_says_as_it_says_it(page: playwright.Page, server: Server, log: Path) -> None:
     page.goto(server.address)
     page.wait_for_selector(".uplot canvas")
@@ -100,7 +102,28 @@ def test_it_shows_what_the_log_says_as_it_says_it(page: playwright.Page, server:
     assert page.locator("details").first.evaluate("it => it.open")
     wait_until(page, "document.querySelector('figure[data-chart$=times] .u-legend').innerText.includes('stall')")
     assert "74: stall" in bar.inner_text()
+    page.get_by_role("link", name="Slow rows", exact=True).first.click()
+    bottom = bar.bounding_box()["height"]  # type: ignore[index]
+    assert page.locator("#run-0-slow h2").bounding_box()["y"] >= bottom, "not behind the bar"  # type: ignore[index]
     picture(page, "live")
+
+
+def test_the_latest_slow_rows_come_on_top_and_leave_the_others_alone(
+    page: playwright.Page, server: Server, log: Path
+) -> None:
+    grow(log, 60, 2700, evaluate=5)  # more slow rows than are listed
+    page.goto(server.address)
+    rows = page.locator("details[id$=slow-rows]")
+    rows.evaluate("it => it.open = true")
+    link = rows.locator("tbody a").first
+    wait_until(page, "document.querySelector('details[id$=slow-rows] tbody a')?.textContent === '2,695'")
+    link.focus()
+    page.evaluate("window.focused = document.activeElement")
+    grow(log, 2700, 2720, evaluate=5)
+    wait_until(page, "document.querySelector('details[id$=slow-rows] tbody a').textContent === '2,715'")
+    assert page.evaluate("document.activeElement === window.focused && focused.textContent") == "2,695"
+    shown = [int(each.replace(",", "")) for each in rows.locator("tbody th").all_inner_texts()]
+    assert shown == [*range(2715, 2715 - 5 * LIVE_SLOW_ROWS, -5)]
 
 
 def test_a_point_that_came_later_can_be_pointed_at(page: playwright.Page, server: Server, log: Path) -> None:
@@ -147,30 +170,38 @@ def test_runs_of_a_directory_are_listed_and_compared(page: playwright.Page, log:
         assert page.locator("h1").inner_text() == "other.log"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_on_the_live_pages(page: playwright.Page, log: Path, scheme: str) -> None:
+def test_axe_finds_nothing_on_the_live_pages(page: playwright.Page, log: Path) -> None:
     axe = axe_source()
     (log.parent / "dead.log").write_text(log.read_text() + "torch.OutOfMemoryError: CUDA out of memory.\n")
-    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     with served(log.parent, "--port=0") as server:
         for place in ("", "?run=dead.log", "?run=train.log&run=dead.log"):
             page.goto(server.address + place)
             page.wait_for_selector(".sparkline, .uplot canvas")
             page.evaluate(axe)
-            assert page.evaluate(COMPLAINTS) == [], place
-            picture(page, f"live-{scheme}-{len(place)}")
+            for scheme in ("dark", "light"):
+                page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+                assert page.evaluate(COMPLAINTS) == [], (place, scheme)
+                picture(page, f"live-{scheme}-{len(place)}")
 
 
 def test_it_survives_its_server(page: playwright.Page, log: Path) -> None:
-    with served(log, "--port=0") as server:
-        page.goto(server.address)
-        page.wait_for_selector(".uplot canvas")
-        port = server.port
-    wait_until(page, "!document.getElementById('lost').hidden")
-    grow(log, 60, 95)
-    with served(log, f"--port={port}"):
-        wait_until(page, says("94 of 200"))
-        wait_until(page, "document.getElementById('lost').hidden")
+    with page.context.browser.new_context() as context:  # type: ignore[union-attr]
+        page = context.new_page()
+        page.add_init_script(NOTICE)
+        page.clock.install()
+        with served(log, "--port=0") as server:
+            page.goto(server.address)
+            page.wait_for_selector(".uplot canvas")
+            port = server.port
+        wait_until(page, "window.failed")
+        page.clock.fast_forward(4_000)
+        assert page.locator("#lost").is_hidden(), "a server that restarts is back sooner"
+        page.clock.fast_forward(2_000)
+        wait_until(page, "!document.getElementById('lost').hidden")
+        grow(log, 60, 95)
+        with served(log, f"--port={port}"):
+            wait_until(page, says("94 of 200"))
+            wait_until(page, "document.getElementById('lost').hidden")
 
 
 def test_a_hostile_log_stays_inert(page: playwright.Page, tmp_path: Path) -> None:

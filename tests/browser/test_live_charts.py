@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="
 
 NAMES = ("times", "throughput", "mfu", "loss-tokens", "loss-seconds")
 TIMES = "figure[data-chart$=times]"
+FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def charts_of(page: playwright.Page) -> dict[str, Any]:
 
 def call(page: playwright.Page, function: str, *values: object) -> Any:
     result = page.evaluate(f"([...values]) => window.nanopaceCharts.{function}(...values)", list(values))
-    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    page.evaluate(FRAMES)
     return result
 
 
@@ -61,9 +62,8 @@ def drag(page: playwright.Page, figure: str, first: float, last: float) -> None:
     box = over.bounding_box()
     page.mouse.move(box["x"] + first * box["width"], box["y"] + 40)
     page.mouse.down()
-    page.mouse.move(box["x"] + last * box["width"], box["y"] + 60, steps=3)
+    page.mouse.move(box["x"] + last * box["width"], box["y"] + 60)
     page.mouse.up()
-    page.wait_for_timeout(50)
 
 
 def legend(page: playwright.Page, figure: str) -> dict[str, str]:
@@ -177,12 +177,27 @@ def test_logarithmic_axes_are_switched_by_the_keyboard(open_page: Open, known: s
     before = {text for text, *_ in texts.evaluate("canvas => canvas.texts")}
     figure.locator("button", has_text="Log x").focus()
     page.keyboard.press("Enter")
-    page.wait_for_timeout(50)
     assert figure.locator("button", has_text="Log x").get_attribute("aria-pressed") == "true"
     after = {text for text, *_ in texts.evaluate("canvas => canvas.texts")}
     assert {"200M", "500M", "1B"} <= after - before | {"500M", "1B"}
     assert "0" not in after
     assert note.is_hidden()  # the start is in the frame
+
+
+def test_a_series_is_hidden_and_shown_again_by_the_keyboard(open_page: Open, known: str) -> None:
+    page = open_page(known)
+    loss = page.locator("figure[data-chart$=loss-tokens]")
+    entry = loss.get_by_role("button", name="training", exact=True)
+    drawn = "canvas => canvas.toDataURL()"
+    canvas = loss.locator(".u-wrap canvas")
+    whole = canvas.evaluate(drawn)
+    for key, pressed in (("Enter", "false"), ("Space", "true")):
+        entry.press(key)
+        assert entry.get_attribute("aria-pressed") == pressed
+        assert (canvas.evaluate(drawn) == whole) == (pressed == "true")
+    other = loss.get_by_role("button", name="validation", exact=True)
+    other.click(modifiers=["ControlOrMeta"])  # this one alone
+    assert [entry.get_attribute("aria-pressed"), other.get_attribute("aria-pressed")] == ["false", "true"]
 
 
 # --- new data --------------------------------------------------------------------------------------------------------
@@ -223,7 +238,11 @@ def test_a_chart_that_shows_everything_follows_the_run_and_a_new_series_is_drawn
     assert legend(page, TIMES)["normal"] == "9.500 s"
     chart = charts_of(page)[key]
     chart["series"].append({**normal, "label": "stall", "mark": "cross", "x": [6000], "y": [20_000.0]})
+    page.locator(TIMES).get_by_role("button", name="normal").press("Enter")
     call(page, "refresh", {key: chart, "later-times": chart})
+    assert page.evaluate("document.activeElement.textContent") == "normal", "the new plot takes over the focus"
+    assert page.evaluate("document.activeElement.ariaPressed") == "false"
+    page.keyboard.press("Enter")
     assert ends(page, TIMES)[1] == "6,000"
     assert legend(page, TIMES)["stall"] == "20.000 s"
     page.evaluate("""() => { const figure = document.createElement("figure"), plot = document.createElement("div");
@@ -238,6 +257,7 @@ def test_charts_that_left_the_page_leave_nothing_behind(open_page: Open, known: 
     session = page.context.new_cdp_session(page)
 
     def counted() -> tuple[int, int]:
+        page.evaluate(FRAMES)
         session.send("HeapProfiler.collectGarbage")
         found = session.send("Memory.getDOMCounters")
         return found["jsEventListeners"], found["nodes"]
@@ -250,10 +270,8 @@ def test_charts_that_left_the_page_leave_nothing_behind(open_page: Open, known: 
         }
         nanopaceCharts.forget(); nanopaceCharts.draw(document); } }"""
     page.evaluate(again, 2)
-    page.wait_for_timeout(100)
     before = counted()
     page.evaluate(again, 10)
-    page.wait_for_timeout(100)
     after = counted()
     assert after[0] <= before[0] + 5
     assert after[1] <= before[1] + 50

@@ -12,7 +12,7 @@ from nanopace.diagnosis.result import Diagnosis
 from nanopace.views.page.page import Made, explain_page
 from nanopace.wording.catalog import words
 
-from .conftest import CHROMIUM, Open, report, wait_until
+from .conftest import CHROMIUM, Open, picture, report, wait_until
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no chromium")]
@@ -59,12 +59,14 @@ def test_a_row_is_found_told_and_linked_to(open_page: Open, pages: dict[str, str
 def test_a_page_opened_at_a_row_shows_it(open_page: Open, run: Diagnosis, tmp_path: Path) -> None:
     page = open_page(explain_page([run, run], words("de")))
     page.goto("about:blank")
+    page.emulate_media(reduced_motion="no-preference")
     page.goto(f"{report(tmp_path).as_uri()}#run-1-iteration-600")
     page.wait_for_selector(".uplot canvas")
     assert page.locator("#run-1-find output").inner_text().startswith("Iteration 600 · ")
     assert page.locator("#run-0-find output").inner_text() == ""
     box = "document.querySelector('#run-1 figure[data-chart$=times]').getBoundingClientRect()"
-    wait_until(page, f"{box}.top >= 0 && {box}.bottom <= innerHeight")  # the page may scroll smoothly
+    wait_until(page, f"{box}.top >= 0 && {box}.bottom <= innerHeight")  # the page scrolls smoothly
+    page.emulate_media(reduced_motion="reduce")
 
 
 def test_it_works_on_parts_that_came_later(open_page: Open, pages: dict[str, str]) -> None:
@@ -89,6 +91,25 @@ def test_a_chosen_theme_holds_and_stays(open_page: Open, pages: dict[str, str]) 
     assert page.evaluate(ground) == "rgb(255, 255, 255)"
     page.locator("[data-theme-choice]").select_option("auto")
     assert page.evaluate(ground) == "rgb(20, 23, 27)"
+
+
+def test_a_chosen_theme_is_there_before_anything_is_painted(
+    page: playwright.Page, pages: dict[str, str], tmp_path: Path
+) -> None:
+    """What is so when the body begins is so in the first frame."""
+    report(tmp_path).write_text(pages["explain"], "utf-8")
+    with page.context.browser.new_context(color_scheme="light") as context:
+        sheet = context.new_page()
+        sheet.add_init_script("""new MutationObserver((_, observer) => {
+            if (!document.body) return;
+            window.atFirst = [document.documentElement.className, document.documentElement.dataset.theme];
+            observer.disconnect();
+        }).observe(document, {childList: true, subtree: true})""")
+        sheet.goto(report(tmp_path).as_uri())
+        assert sheet.evaluate("atFirst") == ["nanopace scripts", None]
+        sheet.locator("[data-theme-choice]").select_option("dark")
+        sheet.reload()
+        assert sheet.evaluate("atFirst") == ["nanopace scripts", "dark"]
 
 
 def test_a_screen_reader_hears_of_a_row(open_page: Open, pages: dict[str, str]) -> None:
@@ -117,7 +138,7 @@ def test_the_keyboard_reaches_everything_and_shows_where_it_is(open_page: Open, 
         reached.append(name)
         if name:
             outlines.add(outline)
-    assert {"--eval_interval=2000", "iteration", "#run-0-slow", "u-wrap"} <= set(reached)
+    assert {"--eval_interval=2000", "iteration", "#run-0-slow", "u-wrap", "entry"} <= set(reached)
     assert outlines == {"solid 2px"}
 
 
@@ -138,8 +159,7 @@ def test_every_slow_row_is_on_paper(
     context.close()
 
 
-def test_screens(open_page: Open, run: Diagnosis, pages: dict[str, str], screenshots: Path) -> None:
-    """Screenshots to look at; no page scrolls sideways."""
+def test_no_screen_scrolls_sideways(open_page: Open, run: Diagnosis, pages: dict[str, str]) -> None:
     made = Made("2026-11-17T23:40:00+00:00", "2026-11-17 23:40", "nanopace explain train.log --html report.html")
     bare = dataclasses.replace(run, findings=(), slow_rows=())
     shown = {"explain": explain_page([run], words("en"), made), "bare": explain_page([bare], words("en"), made)}
@@ -153,7 +173,7 @@ def test_screens(open_page: Open, run: Diagnosis, pages: dict[str, str], screens
             page = open_page(content, width=width, scheme=scheme)
             wait_until(page, f"document.querySelector('.u-wrap').clientWidth < {width}")
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, look)
-            page.screenshot(path=screenshots / f"{name}-{look}.png", full_page=True)
+            picture(page, f"{name}-{look}", whole=True)
         page.emulate_media(media="print")
-        page.screenshot(path=screenshots / f"{name}-print.png", full_page=True)
+        picture(page, f"{name}-print", whole=True)
         page.emulate_media(media="screen")

@@ -10,6 +10,7 @@ import pytest
 from nanopace.diagnosis.compare.compare import compare
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.run import Fact
+from nanopace.views.page.notebook import diagnosis_html
 from nanopace.views.page.page import compare_page, explain_page
 from nanopace.wording.catalog import words
 
@@ -107,6 +108,21 @@ def test_dark_and_light_differ_and_change_at_once(open_page: Open, pages: dict[s
     wait_until(page, f"{ground} !== '{dark}'")
     assert page.evaluate(ground) == "rgb(255, 255, 255)"
     wait_until(page, f"{drawn} !== window.before")  # the charts are redrawn a moment later
+
+
+@pytest.mark.parametrize(("scheme", "text", "ground"), [("dark", 232, 20), ("light", 27, 255), ("normal", 27, 255)])
+def test_a_notebook_is_legible_on_any_ground(
+    page: playwright.Page, run: Diagnosis, scheme: str, text: int, ground: int
+) -> None:
+    """As the notebook says, whatever colours it gives to tables; on white where it does not say."""
+    theirs = f"body {{color-scheme: {scheme}}} .out table {{color: #888}} .out tr:nth-child(odd) {{background: #777}}"
+    page.set_content(f"<!doctype html><style>{theirs}</style><body><div class=out>{diagnosis_html(run)}</div>")
+    colours = (
+        "it => [getComputedStyle(it).color, getComputedStyle(it).backgroundColor].map(each => +each.match(/\\d+/))"
+    )
+    assert page.locator(".nanopace").evaluate(colours) == [text, ground]
+    for cell in ("tr >> nth=0", "td >> nth=0"):
+        assert page.locator(f".nanopace {cell}").evaluate(colours) == [text, 0]  # nothing: it is transparent
 
 
 def test_numbers_are_in_the_language_of_the_page(open_page: Open, run: Diagnosis) -> None:

@@ -75,14 +75,17 @@ def test_waits_for_checkpoints_stand_where_they_ended_the_last_one_at_the_end() 
 
 @pytest.mark.usefixtures("untraced")
 def test_a_long_run_is_thinned_and_keeps_its_slow_rows() -> None:
-    times = [100.0] * 30_000
-    for index in range(501, 30_000, 1000):
-        times[index] = 700.0
-    curves = curves_of(rows_run(times, log_interval=1))
-    assert 1600 + 30 < len(curves.row_ms) <= 2000 + 30
-    assert sum(cause is not None for cause in curves.row_cause) == 30
-    assert curves.row_iteration == tuple(sorted(curves.row_iteration))
-    assert (curves.row_iteration[0], curves.row_iteration[-1]) == (0, 29_999)
+    """Of 2,000 normal rows, 300 are extremes (here the first row of each stretch, since all are equal), and the other
+    1,700 stand at even distances from the first row to the last."""
+    slow = range(501, 30_000, 1000)
+    normal = [index for index in range(30_000) if index not in slow]
+    curves = curves_of(rows_run([700.0 if index in slow else 100.0 for index in range(30_000)], log_interval=1))
+    extremes = {normal[stretch * 29_970 // 300] for stretch in range(300)}
+    even = {normal[place * 29_969 // 1_699] for place in range(1_700)}
+    assert curves.row_iteration == tuple(sorted({*slow, *extremes, *even}))
+    assert len(curves.row_iteration) == 2_013  # 17 of the even ones are extremes, too
+    caused = zip(curves.row_iteration, curves.row_cause, strict=True)
+    assert [iteration for iteration, cause in caused if cause is not None] == [*slow]
 
 
 @pytest.mark.usefixtures("untraced")

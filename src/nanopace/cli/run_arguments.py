@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from nanopace.errors import InputError, NotALog, UsageError
 from nanopace.record import Record
@@ -93,7 +93,7 @@ def read_runs(source: str, settings: Settings) -> list[Run]:
         return read_quietly(source, settings, bar.update)
 
 
-def read_quietly(source: str, settings: Settings, progress: Progress | None = None) -> list[Run]:
+def read_quietly(source: str | BinaryIO, settings: Settings, progress: Progress | None = None) -> list[Run]:
     """The same without a bar."""
     from nanopace.sources.runs import open_runs
 

@@ -16,8 +16,10 @@ PATIENCE_S = 60.0
 IN_A_HURRY = """
 import sys
 from nanopace.cli.main import main
-from nanopace.live.web import library
+from nanopace.live.web import app, library, serve
 library.SHARE = library.BUSY_SHARE = 1.0
+library.FIND_S = app.TICK_S = 0.1
+serve.POLITE = 0
 sys.exit(main())
 """
 

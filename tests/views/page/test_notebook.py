@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nanopace import Comparison, Diagnosis, Run, compare, diagnose, open_run
+from nanopace.diagnosis.compare.compare import compare as compare_diagnoses
 from nanopace.views.page.render import asset
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -95,6 +96,7 @@ def test_a_hostile_log_stays_text() -> None:
         assert len(html_of(each)) < MOST
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_long_run_stays_small(tmp_path: Path) -> None:
     path = tmp_path / "long.log"
     with path.open("w") as file:
@@ -103,7 +105,9 @@ def test_a_long_run_stays_small(tmp_path: Path) -> None:
                 file.write(f"step {i}: train loss {9 - i / 1e4:.4f}, val loss {9.1 - i / 1e4:.4f}\n")
             slow = 9000 if i % 50 == 0 else 3000 if i % 997 == 0 else 100 + i % 7
             file.write(f"iter {i}: loss {9 - i / 1e4:.4f}, time {slow}.00ms, mfu 12.00%\n")
-    for each in shown(open_run(path)):
+    run = open_run(path)
+    diagnosis = diagnose(run)
+    for each in (run, diagnosis, compare_diagnoses(diagnosis, diagnosis)):  # `compare` would diagnose it twice more
         assert len(html_of(each)) < MOST
 
 
@@ -112,20 +116,13 @@ def test_a_run_without_figures() -> None:
         assert Tags(html_of(each)).open == []
 
 
-def test_the_colours_stand_out_on_light_and_dark_ground() -> None:
-    def luminance(colour: str) -> float:
-        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-        red, green, blue = (each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts)
-        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-    palette = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", asset("notebook.css")))
-    page = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", asset("report.css")))
-    of_the_page_alone = {"surface", "raised", "text", "muted", "line", "edge", "accent", "good", "warn", "bad", "quiet"}
-    assert {*palette} == {*page} - of_the_page_alone
-    for name, colour in palette.items():
-        for ground in ("#ffffff", "#111111"):
-            low, high = sorted((luminance(colour), luminance(ground)))
-            assert (high + 0.05) / (low + 0.05) >= 3, (name, ground)
+def test_it_has_the_colours_of_the_page_and_no_others(run: Run) -> None:
+    for each in shown(run):
+        html = html_of(each)
+        known = {"shade", "share", "size", *re.findall(r"--([\w-]+): light-dark\(", html)}
+        assert {"surface", "text", "training", "run-2"} <= known
+        assert {*re.findall(r"var\(--([\w-]+)\)", html)} <= known
+        assert not re.search(r"#[0-9a-f]{3,6}\b", html.replace(asset("palette.css"), ""))
 
 
 def test_who_does_not_look_does_not_pay() -> None:

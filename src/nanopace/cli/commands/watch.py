@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from nanopace.cli.options import add_language, add_pattern, bounded, words_of
 from nanopace.cli.run_arguments import Settings, override, read_quietly
@@ -183,8 +183,8 @@ def _watch_on_a_page(args: argparse.Namespace, words: Words, settings: Settings,
         opened = _open if args.open else None
         serve(library, words, _tell, listening, host=args.host, price=price, ready=opened)
 
-    def read(path: str) -> list[Run]:
-        return read_quietly(path, settings)
+    def read(source: str | BinaryIO) -> list[Run]:
+        return read_quietly(source, settings)
 
     def beside(library: Library) -> threading.Thread:
         page = threading.Thread(target=show, args=(library,), name="nanopace-web", daemon=True)

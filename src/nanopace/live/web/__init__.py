@@ -1,6 +1,7 @@
 """The page of `nanopace watch --web`: the report of one or more runs while they train (docs/live-page.md).
 
 source.py     where a run comes from: a log that is read again when it changes, or a pipe
+rotation.py   a rotated log and its older parts, as one log
 followed.py   one log: its runs, and whether they are still running
 library.py    all logs: finds them, and decides which to read next within a time budget
 alerts.py     what went wrong, and when it was noticed

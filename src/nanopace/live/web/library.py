@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.live.web.followed import Followed
@@ -39,7 +39,7 @@ class Library:
     def __init__(
         self,
         paths: Sequence[str],
-        read: Callable[[str], list[Run]],
+        read: Callable[[str | BinaryIO], list[Run]],
         *,
         silent_s: float | None = None,
         pipe: Source | None = None,
@@ -122,7 +122,7 @@ class Library:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def _follow_file(self, path: str, root: str) -> None:
+    def _follow_file(self, path: str, root: str, *, rotates: bool = False) -> None:
         """Follow a file. Its name is relative to its root, or the full path if that name is taken."""
         if path in self._followed:
             return
@@ -130,7 +130,7 @@ class Library:
         name = os.path.relpath(path, root or ".")
         if name in self._logs:
             name = path
-        self._follow(name, FileSource(path, self._read))
+        self._follow(name, FileSource(path, self._read, rotates=rotates))
 
     def _follow(self, name: str, source: Source) -> None:
         self._logs[name] = Followed(name, source, self._now(), self._silent_s)
@@ -144,7 +144,7 @@ class Library:
                 for found in group_rank_files(find_logs(path)):
                     self._follow_file(str(found.source if isinstance(found, RankFiles) else found), path)
             elif os.path.exists(path):
-                self._follow_file(path, os.path.dirname(path))
+                self._follow_file(path, os.path.dirname(path), rotates=True)
         self._find_s = now + max(FIND_S, SHARE * (time.thread_time() - began_s))
         return set(self._logs) - before
 

@@ -35,7 +35,7 @@ class Pages:
         if not keys or len(known) < len(runs):
             page = self._list(words)
         elif len(known) == 1:
-            page = explained(known, words)
+            page = explained(known, words, live=True)
             log = self._library.log(keys[0])
             head["run"] = run_bar(known[0], log, keys[0].number, self._alerts.of(keys[0], known[0]), self._price, words)
         else:

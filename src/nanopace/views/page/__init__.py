@@ -1,6 +1,7 @@
 """A self-contained HTML file, and the small report for notebooks.
 
 page.py            what the templates are given
+slow_list.py       which slow rows it lists
 labels.py          the words of the page's own controls
 render.py          template, content and charts to one file in which nothing of a log can act
 charts.py          what is drawn, before any pixel; losses in loss_charts.py, times to a loss in arrival_charts.py

@@ -1,7 +1,7 @@
 """What the page draws: series of points with their labels, before any pixel.
 
 A chart knows its units and the names of its colours, but nothing about HTML or the script that draws it. Colours are
-names from the palette in assets/report.css, so that they can differ by theme; causes also differ by their marks.
+names from the palette in assets/palette.css, so that they can differ by theme; causes also differ by their marks.
 """
 
 from __future__ import annotations

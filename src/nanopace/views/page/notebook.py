@@ -1,7 +1,7 @@
 """What a Run, a Diagnosis and a Comparison look like in a notebook: each `_repr_html_` ends here.
 
-A small report without scripts, which notebooks may strip, and without anything to load. It adopts the colours of the
-notebook's theme. If the styles are stripped too, headings, sentences and tables remain.
+A small report without scripts, which notebooks may strip, and without anything to load. It follows the notebook's
+light or dark theme if the notebook declares one. If the styles are stripped too, headings, sentences and tables remain.
 """
 
 from __future__ import annotations
@@ -72,9 +72,7 @@ def comparison_html(comparison: Comparison) -> str:
 def _render(kind: str, said: Words, title: str, drawn: Sequence[Chart | None], **content: object) -> str:
     drawings = [drawing for chart in drawn if chart is not None and (drawing := draw(chart, said)) is not None]
     template = templates().get_template("notebook.html")
-    text = template.render(
-        kind=kind, title=_cut(title), say=headings(said), style=asset("notebook.css"), drawings=drawings, **content
-    )
+    text = template.render(kind=kind, title=_cut(title), say=headings(said), asset=asset, drawings=drawings, **content)
     return visible(text)
 
 

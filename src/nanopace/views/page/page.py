@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from nanopace.diagnosis.comparison import Comparison
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.record import replace
-from nanopace.views.document import Section, Table, run_colour, run_letter
+from nanopace.views.document import Section, run_colour, run_letter
 from nanopace.views.figures import facts_table, forecasts
 from nanopace.views.key_figures import key_figures
 from nanopace.views.page import charts, wall_timeline
@@ -21,17 +21,16 @@ from nanopace.views.page.gpu_charts import gpu_charts
 from nanopace.views.page.health import health
 from nanopace.views.page.loss_charts import loss_charts
 from nanopace.views.page.render import Page, headings
+from nanopace.views.page.slow_list import list_slow_rows
 from nanopace.views.page.speed_charts import mfu_chart, tokens_chart
 from nanopace.views.page.waterfall import Bar
 from nanopace.views.report import Report, phase_name, span_of
-from nanopace.views.sections import Explained, slow_groups
+from nanopace.views.sections import Explained
 from nanopace.wording.catalog import Words
 
 if TYPE_CHECKING:
     from nanopace.views.compare.pair import Pair
 
-MOST_SLOW_ROWS = 2000  # in a file, and on paper; the JSON has them all
-LIVE_SLOW_ROWS = 500  # in a page that is sent again and again
 # In the order of the page.
 SECTIONS = ("advice", "wall", "times", "slow", "throughput", "gpu", "loss", "samples", "known", "notes")
 # The kind of each line of the answer, by its terminal style.
@@ -48,19 +47,17 @@ class Made:
 
 
 def explain_page(diagnoses: Sequence[Diagnosis], words: Words, made: Made | None = None) -> str:
-    return explained(diagnoses, words, made, MOST_SLOW_ROWS).html()
+    return explained(diagnoses, words, made).html()
 
 
 def compare_page(comparisons: Sequence[Comparison], words: Words, made: Made | None = None) -> str:
     return overlaid(comparisons, words, made).html()
 
 
-def explained(
-    diagnoses: Sequence[Diagnosis], words: Words, made: Made | None = None, slow_rows: int = LIVE_SLOW_ROWS
-) -> Page:
+def explained(diagnoses: Sequence[Diagnosis], words: Words, made: Made | None = None, *, live: bool = False) -> Page:
     """One run, or several below each other."""
     drawn: dict[str, Chart] = {}
-    runs = [explained_run(run, words, drawn, number, slow_rows) for number, run in enumerate(diagnoses)]
+    runs = [explained_run(run, words, drawn, number, live=live) for number, run in enumerate(diagnoses)]
     title = ", ".join(run.source.name for run in diagnoses)
     return Page("explain.html", words, drawn, {"title": title, "runs": runs, "made": made})
 
@@ -110,7 +107,7 @@ def waterfall_page(
 
 
 def explained_run(
-    run: Diagnosis, words: Words, drawn: dict[str, Chart], number: int = 0, slow_rows: int = MOST_SLOW_ROWS
+    run: Diagnosis, words: Words, drawn: dict[str, Chart], number: int = 0, *, live: bool = False
 ) -> dict[str, object]:
     """What run.html is given; adds the run's charts to `drawn`."""
 
@@ -119,9 +116,11 @@ def explained_run(
 
     explained = Explained(run, words, verbose=True)
     report = explained.report
+    identity, prefix = f"run-{number}", f"run-{number}-" if number else ""
+    slow, listed = list_slow_rows(explained.sections["slow"], run, words, f"#{prefix}iteration-", live=live)
     sections = {
         **explained.sections,
-        "slow": _first_slow_rows(explained.sections["slow"], run, words, slow_rows),
+        "slow": slow,
         "loss": _with_forecasts(explained.sections["loss"], report),
         "known": _with_table(explained.sections["known"], report),
     }
@@ -136,7 +135,6 @@ def explained_run(
     if state.picture == "wall" and parts:
         shown = "wall"
     proof = pictures[shown].pop(0) if shown in pictures else None
-    identity, prefix = f"run-{number}", f"run-{number}-" if number else ""
     return {
         "id": identity,
         "hash": f"{prefix}iteration-",
@@ -157,35 +155,8 @@ def explained_run(
         "contents": [
             (name, sections[name].heading) for name in SECTIONS if sections[name].blocks or pictures.get(name)
         ],
-        "slow": _slow(run, words, sections["slow"], f"#{prefix}iteration-"),
+        "slow": listed,
     }
-
-
-def _slow(run: Diagnosis, words: Words, section: Section, link: str) -> dict[str, object] | None:
-    """The slow rows by cause, and each with where its link leads."""
-    if not run.slow_rows:
-        return None
-    table = section.blocks[0]
-    assert isinstance(table, Table)
-    links = [f"{link}{row.iteration}" for row, _ in zip(run.slow_rows, table.rows, strict=False)]
-    return {
-        "groups": slow_groups(run.slow_rows, words, run.source.format),
-        "count": words.count(sum(row.count for row in run.slow_rows)),
-        "every": table,
-        "links": links,
-    }
-
-
-def _first_slow_rows(section: Section, run: Diagnosis, words: Words, most: int) -> Section:
-    """As far as a page can hold them."""
-    left = sum(row.count for row in run.slow_rows[most:])
-    if not left:
-        return section
-    table, *lines = section.blocks
-    assert isinstance(table, Table)
-    del table.rows[most:]
-    more = words.plural("{n} more row is in the JSON.", "{n} more rows are in the JSON.", left)
-    return replace(section, blocks=[table, more, *lines])
 
 
 def _with_forecasts(section: Section, report: Report) -> Section:

@@ -29,7 +29,9 @@ from nanopace.wording.catalog import Words
 from nanopace.wording.printable import visible
 
 ROOM = Path(__file__).parent
+# The first stands in the head, the others at the end.
 SCRIPTS = (
+    "theme.js",
     *("uPlot.iife.min.js", "numbers.js", "marks.js", "axes.js", "curves.js", "controls.js", "charts.js", "page.js"),
 )
 LIVE_SCRIPTS = (*SCRIPTS, "live.js")
@@ -127,7 +129,6 @@ def headings(words: Words) -> dict[str, str]:
         "figures": words.text("Key figures"),
         "in_order": words.text("Timeline"),
         "hint": words.text("Point at a chart for its values; drag to zoom, double-click to zoom out."),
-        "slow": words.text("Every slow row"),
         "clipped": words.text("Axis cropped: the run starts higher."),
         "facts": words.text("What is known, and how"),
         "curves": words.text("The runs overlaid"),

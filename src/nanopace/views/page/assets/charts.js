@@ -8,7 +8,19 @@ window.nanopaceCharts = (() => {
   const MANY = 120; // up to this many marks of one kind have a rim each
   const LEAST_DRAG = 4; // pixels: less is a click
 
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  // A colour of the palette as a canvas understands it: light-dark() is resolved where it is used.
+  const probe = document.body.appendChild(document.createElement("span"));
+  const colours = new Map();
+  probe.hidden = true;
+
+  function colour(name) {
+    if (!colours.has(name)) {
+      probe.style.color = `var(--${name})`;
+      colours.set(name, getComputedStyle(probe).color);
+    }
+    return colours.get(name);
+  }
+
   const { HOVER, significant, tickLabels } = numbersOf(report.lang, report.units);
   const { scatter, intervals, uprights, shade, legendLabel } = marksOf(colour);
   const { xRange, yRange, axis } = axesOf(colour, tickLabels);
@@ -63,7 +75,7 @@ window.nanopaceCharts = (() => {
     const hover = HOVER[chart.y_unit];
     const bounds = (x) => view.bounds[index].get(x);
     const options = {
-      label: legendLabel(series),
+      label: legendLabel(series, !view.choice.hidden.has(series.label)),
       show: !view.choice.hidden.has(series.label),
       stroke,
       width: series.faint ? 1 : 2,
@@ -156,7 +168,7 @@ window.nanopaceCharts = (() => {
           drawSeries: [(plot, index) => bandOf(view.lines[index - 1]) && shade(plot, view.lines[index - 1])],
           setSelect: [(plot) => selected(view, plot)],
           setCursor: [() => lead(view)],
-          setSeries: [(plot, index, { show }) => show != null && hide(view, index - 1, !show)],
+          setSeries: [(plot, index, { show }) => show != null && hide(view, plot, index - 1, !show)],
         },
       },
       columnsOf(view),
@@ -172,8 +184,9 @@ window.nanopaceCharts = (() => {
 
   const bandOf = (series) => series?.mark === "line" && series.low.length > 0;
 
-  function hide(view, index, hidden) {
+  function hide(view, plot, index, hidden) {
     const { label } = view.lines[index] ?? {};
+    plot.root.querySelectorAll(".entry")[index]?.setAttribute("aria-pressed", !hidden);
     hidden ? view.choice.hidden.add(label) : view.choice.hidden.delete(label);
   }
 
@@ -310,11 +323,19 @@ window.nanopaceCharts = (() => {
     view.bounds = view.lines.map(boundsOf);
   }
 
+  // What the keyboard reaches in a plot, by its name: a new plot takes over the focus of the old one.
+  function reachable(view) {
+    const all = view.plot?.root.querySelectorAll(".u-wrap, .entry") ?? [];
+    return new Map([...all].map((each) => [each.getAttribute("aria-label") ?? each.textContent, each]));
+  }
+
   function build(view) {
+    const [focused] = [...reachable(view)].find(([, each]) => each === document.activeElement) ?? [];
     take(view);
     view.plot?.destroy();
     view.plot = plotOf(view);
     view.kind = kindOf(view);
+    reachable(view).get(focused)?.focus({ preventScroll: true });
     show(view);
     if (view.walked != null) point(view, view.walked);
   }
@@ -426,6 +447,7 @@ window.nanopaceCharts = (() => {
   let painted = palette();
 
   function repaint() {
+    colours.clear();
     if (palette() === painted) return;
     painted = palette();
     views.forEach(build);

@@ -37,16 +37,23 @@
     if (!here.matches("[data-kept]")) children(here, there); // other scripts fill those
   }
 
-  // A child with an id is the one with that id, a chart the one of that name; of the others, the third paragraph is the
-  // third paragraph. What is not wanted goes first, so that the rest need not be moved: what is moved loses its focus.
+  // A child with an id is the one with that id, a chart the one of that name, a slow row the one with that link; of the
+  // others, the third paragraph is the third paragraph.
+  function kind(node) {
+    if (node.nodeName === "TR" && !node.id) return `TR ${node.querySelector("a")?.hash}`;
+    return node.id ? `#${node.id}` : (node.dataset?.chart ?? node.nodeName);
+  }
+
+  // What is not wanted goes first, and a text makes way for an element, not the other way: what is moved loses its focus.
   function children(here, there) {
-    const kind = (node) => (node.id ? `#${node.id}` : (node.dataset?.chart ?? node.nodeName));
     const pool = new Map();
     for (const child of here.childNodes) pool.set(kind(child), [...(pool.get(kind(child)) ?? []), child]);
     const pairs = [...there.childNodes].map((next) => [next, pool.get(kind(next))?.shift()]);
     for (const left of [...pool.values()].flat()) left.remove();
     let place = here.firstChild;
     for (const [next, known] of pairs) {
+      if (known && known.nodeType !== Node.TEXT_NODE)
+        while (known !== place && place?.nodeType === Node.TEXT_NODE) place = place.nextSibling;
       if (known === place) place = place?.nextSibling ?? null;
       else here.insertBefore(known ?? next, place);
       if (known) morph(known, next);

@@ -91,9 +91,13 @@ function marksOf(colour) {
     pen.restore();
   }
 
-  // The legend shows each series as it is drawn, so that colour is never the only difference.
-  function legendLabel(series) {
-    const label = document.createElement("span");
+  // The legend shows each series as it is drawn, so that colour is never the only difference. uPlot listens for clicks
+  // on what is around this button, which hide the series or show it again.
+  function legendLabel(series, shown) {
+    const label = document.createElement("button");
+    label.type = "button";
+    label.className = "entry";
+    label.setAttribute("aria-pressed", shown);
     const canvas = document.createElement("canvas");
     const ratio = devicePixelRatio;
     canvas.width = 30 * ratio;

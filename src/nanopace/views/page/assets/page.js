@@ -3,10 +3,8 @@
 (() => {
   "use strict";
 
-  const root = document.documentElement;
   const report = JSON.parse(document.getElementById("report-data").textContent);
   const { HOVER } = numbersOf(report.lang, report.units);
-  root.classList.add("scripts"); // shows the controls that need them
 
   function announce(text) {
     const place = document.getElementById("announced");
@@ -15,46 +13,17 @@
 
   // --- theme --------------------------------------------------------------------------------------------------------
 
-  const THEME = "nanopace-theme";
-
-  function storedTheme() {
-    try {
-      return localStorage.getItem(THEME) ?? "auto";
-    } catch {
-      return "auto"; // a browser may not let local files store anything
-    }
-  }
-
-  function storeTheme(choice) {
-    try {
-      localStorage.setItem(THEME, choice);
-    } catch {
-      // it lasts as long as the page is open
-    }
-  }
-
-  let theme = ["light", "dark"].includes(storedTheme()) ? storedTheme() : "auto";
-
-  // "auto" has no attribute: the style sheet then asks the system. Charts watch the attribute.
-  function applyTheme(choice) {
-    if (choice === "auto") delete root.dataset.theme;
-    else root.dataset.theme = choice;
-  }
-
   function showTheme() {
-    for (const select of document.querySelectorAll("[data-theme-choice]")) select.value = theme;
+    for (const select of document.querySelectorAll("[data-theme-choice]")) select.value = nanopaceTheme.choice();
   }
 
   document.addEventListener("change", (event) => {
     if (!event.target.matches?.("[data-theme-choice]")) return;
-    theme = event.target.value;
-    storeTheme(theme);
-    applyTheme(theme);
+    nanopaceTheme.choose(event.target.value);
     showTheme();
   });
   document.addEventListener("nanopace:news", showTheme); // the control may have been replaced
   showTheme();
-  if (theme !== "auto") applyTheme(theme);
 
   // --- a line to copy -----------------------------------------------------------------------------------------------
 
@@ -131,10 +100,10 @@
   addEventListener("beforeprint", () => {
     folded = [...document.querySelectorAll("details:not([open])")];
     for (const details of folded) details.open = true;
-    applyTheme("light");
+    nanopaceTheme.apply("light");
   });
   addEventListener("afterprint", () => {
     for (const details of folded) details.open = false;
-    applyTheme(theme);
+    nanopaceTheme.apply(nanopaceTheme.choice());
   });
 })();
