@@ -188,7 +188,7 @@ def main(argv: list[str] | None = None) -> int:
             continue
         formats = {diagnosis.source.format for diagnosis in diagnoses}
         if not formats <= KNOWN:
-            print(f"skipped   {log.name}: {', '.join(sorted(formats))}; use bench/foreign_logs.py")
+            print(f"skipped   {log.name}: {', '.join(sorted(formats))}; see bench/foreign_logs.py")
             continue
         try:
             simple = read_simply(text_of(log))
