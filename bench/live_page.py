@@ -2,8 +2,8 @@
 
 paint      a server follows a log of 864,000 rows, and a browser opens its page: the first paint, and the server's peak
            memory
-pages      a training run uses all CPU cores, in turns without a server and with one that has 50 pages open: the ratio
-           of steps per second
+pages      a training run uses all CPU cores while a server with 50 open pages is stopped and continued in turns: the
+           ratio of steps per second
 leak       a page receives 100 changes, then 400 more: the browser's memory after each
 
 python bench/live_page.py              # about ten minutes; needs chromium and playwright
@@ -17,6 +17,7 @@ import asyncio
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 ROWS = 864_000
-PAGES, WINDOW_S, WINDOWS = 50, 30.0, 12
+PAGES, WINDOW_S, BLOCKS = 50, 10.0, 12
 PAINT_S, MEMORY_MB, COST = 1.0, 200, 0.01
 HEADER = "tokens per iteration will be: 16,384\nnumber of parameters: 123.59M\n"
 
@@ -98,7 +99,7 @@ def _peak_mb(pid: int) -> float:
 
 
 def pages(directory: Path) -> bool:
-    """Windows with and without pages in turns, without their first seconds, in which the server starts."""
+    """Stop the server and continue it in turns: each window with pages open lies between two without."""
     text = directory / "text.txt"
     text.write_text("the quick brown fox jumps over the lazy dog\n" * 20_000)
     nanopace = [sys.executable, "-m", "nanopace"]
@@ -118,42 +119,40 @@ def pages(directory: Path) -> bool:
         stderr=subprocess.DEVNULL,
     )
     ledger = directory / "out" / "ledger.jsonl"
-    rates: dict[bool, list[float]] = {False: [], True: []}
-    busy = 0.0
+    ratios, without, busy = [], [], 0.0
     try:
         while not ledger.exists():
             time.sleep(0.2)
-        time.sleep(10.0)
-        for number in range(WINDOWS):
-            watched = number % 2 == 1
-            if not watched:
-                rates[False].append(_steps_per_s(ledger))
-                continue
-            with served(directory / "out") as (server, address):
-                clients = threading.Thread(target=lambda address=address: asyncio.run(_open(address)), daemon=True)
-                clients.start()
-                time.sleep(4.0)
-                before = _cpu_s(server.pid)
-                rates[True].append(_steps_per_s(ledger))
-                busy += _cpu_s(server.pid) - before
+        with served(directory / "out") as (server, address):
+            threading.Thread(target=lambda: asyncio.run(_open(address)), daemon=True).start()
+            time.sleep(15.0)
+            began = _cpu_s(server.pid)
+            for _ in range(BLOCKS):
+                server.send_signal(signal.SIGSTOP)
+                before = _steps_per_s(ledger)
+                server.send_signal(signal.SIGCONT)
+                watched = _steps_per_s(ledger, 2 * WINDOW_S)
+                server.send_signal(signal.SIGSTOP)
+                without.append((before + _steps_per_s(ledger)) / 2)
+                ratios.append(watched / without[-1])
+            busy = _cpu_s(server.pid) - began
     finally:
         training.kill()
-    ratios = [b / a for a, b in zip(rates[False], rates[True], strict=True)]
     ratio, error = mean(ratios), stdev(ratios) / len(ratios) ** 0.5
-    share = busy / (WINDOW_S * WINDOWS / 2)
+    share = busy / (BLOCKS * 2 * WINDOW_S)
     print(
-        f"pages   {PAGES} open: {ratio:.4f} ± {error:.4f} of the speed without a server "
-        f"({mean(rates[False]):.0f} steps/s); the server uses {share:.1%} of a core"
+        f"pages   {PAGES} open: {ratio:.4f} ± {error:.4f} times the speed with the server stopped "
+        f"({mean(without):.0f} steps/s); the server uses {share:.1%} of a core"
     )
-    return ratio + 2 * error > 1 - COST
+    return ratio - 2 * error > 1 - COST
 
 
-def _steps_per_s(ledger: Path) -> float:
+def _steps_per_s(ledger: Path, seconds: float = WINDOW_S) -> float:
     def steps() -> tuple[int, float]:
         return ledger.read_bytes().count(b'"event":"step"'), time.monotonic()
 
     first, began_s = steps()
-    time.sleep(WINDOW_S)
+    time.sleep(seconds)
     last, ended_s = steps()
     return (last - first) / (ended_s - began_s)
 

@@ -1,6 +1,6 @@
 # gpt2, 123.6M parameters, on one H100 80GB HBM3 (80 GB): nanopace recommend.
 # Expected: 572.9k tokens/s (486.9k to 658.8k), 1 h 12 min in all (1 h 3 min to 1 h 25 min).
-# Loss at the end, on web text: about 3.52 (3.37 to 3.67).
+# Final loss on web text: about 3.52 (3.37 to 3.67).
 out_dir = "out-gpt2"  # checkpoints and the ledger go here
 eval_interval = 500  # 9 evaluations over the run, in 1% of its time at most
 eval_iters = 6  # 393.2k tokens per split: more precision would not help
@@ -24,6 +24,6 @@ beta2 = 0.95  # same as GPT-3, for large batches
 grad_clip = 1.0  # against the odd bad batch
 dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
-# nanopace's own, over which nanoGPT passes:
+# nanopace's own settings, which nanoGPT ignores:
 save_interval = 1000  # at most 15 min 15 s of work is lost if the run stops; written in the background
 recipe = "gpt2"  # same as nanoGPT; 'fast' reaches the same loss sooner, but is not a GPT-2

@@ -1,6 +1,6 @@
 # gpt2-medium, 353.6M parameters, on one H100 80GB HBM3 (80 GB): nanopace recommend.
 # Expected: 212.1k tokens/s (180.3k to 243.9k), 9.3 h in all (8.1 h to 10.9 h).
-# Loss at the end, on web text: about 3.06 (2.90 to 3.21).
+# Final loss on web text: about 3.06 (2.90 to 3.21).
 out_dir = "out-gpt2-medium"  # checkpoints and the ledger go here
 eval_interval = 500  # 26 evaluations over the run, in 1% of its time at most
 eval_iters = 12  # 393.2k tokens per split: more precision would not help
@@ -24,6 +24,6 @@ beta2 = 0.95  # same as GPT-3, for large batches
 grad_clip = 1.0  # against the odd bad batch
 dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
-# nanopace's own, over which nanoGPT passes:
+# nanopace's own settings, which nanoGPT ignores:
 save_interval = 500  # at most 20 min 36 s of work is lost if the run stops; written in the background
 recipe = "gpt2"  # same as nanoGPT; 'fast' reaches the same loss sooner, but is not a GPT-2

@@ -1,6 +1,6 @@
 # gpt2-medium, 353.6M parameters, on one RTX 3060 (12 GB): nanopace recommend.
 # Expected: 10.6k tokens/s (8.1k to 12.5k), 7 d 18 h in all (6 d 14 h to 10 d 4 h).
-# Loss at the end, on web text: about 3.06 (2.90 to 3.21).
+# Final loss on web text: about 3.06 (2.90 to 3.21).
 out_dir = "out-gpt2-medium"  # checkpoints and the ledger go here
 eval_interval = 50  # 269 evaluations over the run, in 1% of its time at most
 eval_iters = 48  # 98.3k tokens per split: more would take too much time
@@ -24,6 +24,6 @@ beta2 = 0.95  # same as GPT-3, for large batches
 grad_clip = 1.0  # against the odd bad batch
 dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
-# nanopace's own, over which nanoGPT passes:
+# nanopace's own settings, which nanoGPT ignores:
 save_interval = 25  # at most 20 min 41 s of work is lost if the run stops; written in the background
 recipe = "gpt2"  # same as nanoGPT; 'fast' reaches the same loss sooner, but is not a GPT-2

@@ -1,6 +1,6 @@
 # gpt2-medium, 353.6M parameters, on one RTX 4070 (12 GB): nanopace recommend.
 # Expected: 23.0k tokens/s (17.0k to 27.2k), 3 d 13 h in all (3 d 0 h to 4 d 20 h).
-# Loss at the end, on web text: about 3.06 (2.90 to 3.21).
+# Final loss on web text: about 3.06 (2.90 to 3.21).
 out_dir = "out-gpt2-medium"  # checkpoints and the ledger go here
 eval_interval = 100  # 134 evaluations over the run, in 1% of its time at most
 eval_iters = 49  # 200.7k tokens per split: more precision would not help
@@ -24,6 +24,6 @@ beta2 = 0.95  # same as GPT-3, for large batches
 grad_clip = 1.0  # against the odd bad batch
 dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
-# nanopace's own, over which nanoGPT passes:
+# nanopace's own settings, which nanoGPT ignores:
 save_interval = 50  # at most 18 min 58 s of work is lost if the run stops; written in the background
 recipe = "gpt2"  # same as nanoGPT; 'fast' reaches the same loss sooner, but is not a GPT-2

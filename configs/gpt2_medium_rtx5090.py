@@ -1,6 +1,6 @@
 # gpt2-medium, 353.6M parameters, on one RTX 5090 (32 GB): nanopace recommend.
 # Expected: 59.6k tokens/s (45.3k to 70.3k), 1 d 9 h in all (1 d 4 h to 1 d 19 h).
-# Loss at the end, on web text: about 3.06 (2.90 to 3.21).
+# Final loss on web text: about 3.06 (2.90 to 3.21).
 out_dir = "out-gpt2-medium"  # checkpoints and the ledger go here
 eval_interval = 250  # 53 evaluations over the run, in 1% of its time at most
 eval_iters = 24  # 393.2k tokens per split: more precision would not help
@@ -24,6 +24,6 @@ beta2 = 0.95  # same as GPT-3, for large batches
 grad_clip = 1.0  # against the odd bad batch
 dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
-# nanopace's own, over which nanoGPT passes:
+# nanopace's own settings, which nanoGPT ignores:
 save_interval = 200  # at most 29 min 19 s of work is lost if the run stops; written in the background
 recipe = "gpt2"  # same as nanoGPT; 'fast' reaches the same loss sooner, but is not a GPT-2

@@ -1,6 +1,6 @@
 # gpt2, 123.6M parameters, on one RTX 4080 (16 GB): nanopace recommend.
 # Expected: 90.2k tokens/s (65.7k to 106.5k), 7.6 h in all (6.4 h to 10.5 h).
-# Loss at the end, on web text: about 3.52 (3.37 to 3.67).
+# Final loss on web text: about 3.52 (3.37 to 3.67).
 out_dir = "out-gpt2"  # checkpoints and the ledger go here
 eval_interval = 200  # 23 evaluations over the run, in 1% of its time at most
 eval_iters = 24  # 393.2k tokens per split: more precision would not help
@@ -24,6 +24,6 @@ beta2 = 0.95  # same as GPT-3, for large batches
 grad_clip = 1.0  # against the odd bad batch
 dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
-# nanopace's own, over which nanoGPT passes:
+# nanopace's own settings, which nanoGPT ignores:
 save_interval = 250  # at most 24 min 13 s of work is lost if the run stops; written in the background
 recipe = "gpt2"  # same as nanoGPT; 'fast' reaches the same loss sooner, but is not a GPT-2

@@ -100,7 +100,7 @@ def noted(text: str) -> tuple[dict[str, object], tuple[str, ...]]:
     return {name: value for name, value in program.values.items() if name in KNOBS}, program.notes
 
 
-PASSED_OVER = "c.py, line 1: is passed over, as nothing is executed: "
+PASSED_OVER = "c.py, line 1: skipped, since nothing is executed: "
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ PASSED_OVER = "c.py, line 1: is passed over, as nothing is executed: "
     [
         (
             "wandb_run_name = 'ft-' + str(time.time())",
-            "c.py, line 1: wandb_run_name is left at 'gpt2': nothing is executed",
+            "c.py, line 1: wandb_run_name stays 'gpt2', since nothing is executed",
         ),
-        ("wandb_project = user", "c.py, line 1: wandb_project is left at 'owt': nothing is executed"),
+        ("wandb_project = user", "c.py, line 1: wandb_project stays 'owt', since nothing is executed"),
         ("stamp = time.strftime('%H')", PASSED_OVER + "stamp = time.strftime('%H')"),
         ("print(f'{batch_size=}')", PASSED_OVER + "print(f'{batch_size=}')"),
         ("os.environ['OMP_NUM_THREADS'] = '1'", PASSED_OVER + "os.environ['OMP_NUM_THREADS'] = '1'"),
@@ -130,13 +130,13 @@ def test_a_note_is_no_longer_said_once_the_knob_is_set() -> None:
     assert noted("wandb_run_name = time()\nwandb_run_name = 'a'") == ({"wandb_run_name": "a"}, ())
     values, notes = noted("wandb_run_name = 'a'\nwandb_run_name += time()")
     assert values == {"wandb_run_name": "a"}
-    assert notes == ("c.py, line 2: wandb_run_name is left at 'a': nothing is executed",)
+    assert notes == ("c.py, line 2: wandb_run_name stays 'a', since nothing is executed",)
 
 
 def test_nobody_reads_a_thousand_notes() -> None:
     _, notes = noted("print()\n" * 1000)
     assert len(notes) == 11
-    assert notes[-1] == "990 more lines are passed over, as nothing is executed"
+    assert notes[-1] == "more lines skipped, since nothing is executed: 990"
 
 
 # As forks of nanoGPT write them.
@@ -196,7 +196,7 @@ decay_lr = False
         "learning_rate": 3e-5,
         "decay_lr": False,
     }
-    assert notes == ("c.py, line 5: wandb_run_name is left at 'gpt2': nothing is executed",)
+    assert notes == ("c.py, line 5: wandb_run_name stays 'gpt2', since nothing is executed",)
 
 
 def test_only_who_trains_among_nanogpt_s_defaults_calculates_with_them() -> None:

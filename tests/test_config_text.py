@@ -182,7 +182,7 @@ def test_a_pipe_is_read_as_far_as_somebody_writes_into_it(tmp_path: Path, monkey
     assert read_config(pipe) == {"batch_size": 8}
     writer.join()
     monkeypatch.setattr("nanopace.config_text._PATIENCE_S", 0.1)
-    with pytest.raises(ConfigError, match=r"config\.py: cannot be read: it is a pipe, and nobody writes into it"):
+    with pytest.raises(ConfigError, match=r"config\.py: cannot be read: it is a pipe that nobody writes to"):
         read_config(pipe)
 
 

@@ -273,7 +273,7 @@ class TrainConfig:
             )
         if self.parallel == "fsdp" and self.sample_interval:
             raise ConfigError(
-                "parallel=fsdp and sample_interval exclude each other: no card holds the whole model; take parallel=ddp"
+                "parallel=fsdp and sample_interval cannot be combined: no card holds the whole model; use parallel=ddp"
             )
         memory_bytes(self.memory_limit)
         step_of_which(self.which)

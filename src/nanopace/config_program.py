@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 from nanopace.config import KNOBS
-from nanopace.errors import ConfigError
+from nanopace.errors import ConfigError, Message
 from nanopace.literals import UNKNOWN, Evaluator, NotLiteralError, shown
 
 _BOOKKEEPING = ("wandb_project", "wandb_run_name")  # knobs that do not affect training
@@ -49,7 +49,8 @@ class Program:
     def notes(self) -> tuple[str, ...]:
         """Messages for users: what was skipped."""
         more = self._passed_over - _MOST_NOTES
-        return (*self._notes.values(), *([f"{more} more lines are passed over, as nothing is executed"] * (more > 0)))
+        rest = [Message("more lines skipped, since nothing is executed: {count}", count=more)] if more > 0 else []
+        return (*self._notes.values(), *rest)
 
     def set(self, name: str, value: object) -> None:
         """Assign a value, from a flag or a line."""
@@ -159,12 +160,22 @@ class _File:
         if kept and isinstance(getattr(statement, "value", None), ast.Constant):
             raise self._refused(line)  # b'text' needs no running; it is wrong
         for name in kept:
-            stays = shown(self._program.values.get(name, KNOBS[name].default))
-            self._program.note(name, f"{self._path}, line {line}: {name} is left at {stays}: nothing is executed")
-        if not kept:
-            self._program.note(
-                None, f"{self._path}, line {line}: is passed over, as nothing is executed: {self._code(line)}"
+            text = Message(
+                "{path}, line {line}: {knob} stays {value}, since nothing is executed",
+                path=self._path,
+                line=line,
+                knob=name,
+                value=shown(self._program.values.get(name, KNOBS[name].default)),
             )
+            self._program.note(name, text)
+        if not kept:
+            text = Message(
+                "{path}, line {line}: skipped, since nothing is executed: {code}",
+                path=self._path,
+                line=line,
+                code=self._code(line),
+            )
+            self._program.note(None, text)
 
     def _mark_unknown(self, statement: ast.stmt, line: int | None = None) -> list[str]:
         """Return the names that a statement may assign to. Their values are unknown from now on."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from nanopace.config import KNOBS
 from nanopace.config_program import Program
-from nanopace.errors import ConfigError, UsageError, reason_of
+from nanopace.errors import ConfigError, Message, UsageError, reason_of
 from nanopace.knob import Knob
 from nanopace.literals import NotLiteralError, Value, evaluate, shown
 from nanopace.spelling import nearest
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _MOST_NAMES = 1000  # names to check for typos, at a tenth of a millisecond each
 _LARGEST_FILE = 1 << 18  # bytes: a config has fifty lines, so anything larger is not one
 _PATIENCE_S = 5.0  # how long to wait for someone to write to a pipe
+_TOO_NESTED = Message("it is nested too deeply")
 _MOST_BRACES = 1000  # on some Python versions, f-strings take quadratic time
 
 
@@ -72,7 +73,7 @@ def _read(path: str | Path) -> bytes:
             import select
 
             if not select.select([file], [], [], _PATIENCE_S)[0]:
-                raise OSError(errno.EAGAIN, "it is a pipe, and nobody writes into it")
+                raise OSError(errno.EAGAIN, Message("it is a pipe that nobody writes to"))
         os.set_blocking(file.fileno(), True)
         return file.read(_LARGEST_FILE + 1)
 
@@ -83,7 +84,7 @@ def _follow(program: Program, text: str, name: str, to_train: bool) -> None:
     try:
         program.follow(tree, text, name)
     except RecursionError:
-        raise ConfigError("{path}: is not a config file: {reason}", path=name, reason="too nested") from None
+        raise ConfigError("{path}: is not a config file: {reason}", path=name, reason=_TOO_NESTED) from None
     if to_train:
         _check_slips(tree, name, program)
 
@@ -101,7 +102,7 @@ def _parsed(text: str, name: str) -> ast.Module:
         ) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise ConfigError(
-            "{path}: is not a config file: {reason}", path=name, reason=str(error) or "too nested"
+            "{path}: is not a config file: {reason}", path=name, reason=str(error) or _TOO_NESTED
         ) from None
 
 

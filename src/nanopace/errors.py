@@ -56,6 +56,10 @@ class NanopaceError(Exception):
         self.values = values
         super().__init__(template.format(**values))
 
+    def as_message(self) -> Message:
+        """The same as something to report, where it ends nothing."""
+        return Message(self.template, **self.values)
+
 
 class UsageError(NanopaceError):
     """A flag or an argument that cannot be used."""

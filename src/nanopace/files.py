@@ -21,7 +21,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nanopace.errors import InputError, unreadable
+from nanopace.errors import InputError, Message, unreadable
+
+LINK = Message("it is a link, and links are not followed here")  # why something is not written
 
 # --- reading ---------------------------------------------------------------------------------------------------------
 
@@ -91,7 +93,7 @@ def open_own(path: Path, flags: int) -> int:
         return _regular(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
         if error.errno == errno.ELOOP or os.path.islink(path):
-            raise OSError(errno.ELOOP, "it is a link, and what it leads to is not touched", str(path)) from None
+            raise OSError(errno.ELOOP, LINK, str(path)) from None
         raise
 
 
@@ -185,5 +187,5 @@ def _regular(path: Path, flags: int) -> int:
         os.close(handle)
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        raise OSError(errno.EINVAL, "it is not a file", str(path))
+        raise OSError(errno.EINVAL, Message("it is not a regular file"), str(path))
     return handle

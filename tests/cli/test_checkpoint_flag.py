@@ -53,7 +53,7 @@ def said(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
 def test_the_best_is_taken_and_said(step: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys) == (
         f"nanopace: step {step}, the best: val loss {loss(step)} (the run has always_save_checkpoint=False); "
-        "--which last takes step 201"
+        "--which=last takes step 201"
     )
     assert said(capsys, "--which", "best") == f"nanopace: step {step}, the best: val loss {loss(step)}"
     assert said(capsys, "--which=last") == "nanopace: step 201, the last"
@@ -74,7 +74,7 @@ def test_the_text_is_that_of_the_checkpoint(step: int, capsys: pytest.CaptureFix
 def test_the_last_is_taken_and_said(step: int, capsys: pytest.CaptureFixture[str]) -> None:
     config = {**choose(Path("out")).saved.config, "always_save_checkpoint": True}
     rewrite(Path("out"), 201, config=config)
-    other = f"; --which best takes step {step}: val loss {loss(step)}"
+    other = f"; --which=best takes step {step}: val loss {loss(step)}"
     assert said(capsys) == f"nanopace: step 201, the last{other}"
     shutil.rmtree(checkpoint(Path("out"), step))
     assert said(capsys) == "nanopace: step 201, the last"

@@ -74,7 +74,7 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_finetuning(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "finetune.py", *ON_A_CPU, "--log_interval=1", "--dropout=0.1"]) == 0
     said = capsys.readouterr().out
-    note = "finetune.py, line 8: wandb_run_name is left at 'gpt2': nothing is executed"
+    note = "finetune.py, line 8: wandb_run_name stays 'gpt2', since nothing is executed"
     assert said.count(note) == 1
     assert said.index(note) < said.index("iter 0")
     assert re.findall(r"^iter (\d+): loss", said, re.MULTILINE) == [str(n) for n in range(7)]
@@ -131,4 +131,4 @@ def test_files_and_flags_of_several_processes(room: Path) -> None:
     done = run([*command, *flags], ranks=True, env={**unmeasured(), "OMP_NUM_THREADS": "1", "LC_ALL": "C"})
     assert done.returncode == 0, done.stderr
     assert re.findall(r"^iter (\d+): loss", done.stdout, re.MULTILINE) == ["0", "1"]
-    assert done.stdout.count("wandb_run_name is left at 'gpt2'") == 1
+    assert done.stdout.count("wandb_run_name stays 'gpt2'") == 1

@@ -29,7 +29,7 @@ def test_a_new_page_an_old_page_and_an_empty_file(tmp_path: Path) -> None:
 def test_whatever_is_no_page_stays(content: bytes, tmp_path: Path) -> None:
     target = tmp_path / "train.log"
     target.write_bytes(content)
-    with pytest.raises(InputError, match="is not overwritten"):
+    with pytest.raises(InputError, match="was not overwritten"):
         check_target(str(target))
 
 

@@ -107,7 +107,7 @@ def test_a_note(capsys: Capture) -> None:
     Path("evil.py").write_text(f"x = run({EVIL.replace(chr(13), '')!r}, '\x1b[31m\x9b')\n")
     assert main(["train", "evil.py"]) == 2  # there is no corpus
     out, _ = capsys.readouterr()
-    assert "evil.py, line 1: is passed over" in out
+    assert "evil.py, line 1: skipped" in out
     assert harmless(out)
 
 

@@ -72,11 +72,27 @@ def test_a_help_is_translated_as_a_whole(
     assert not [line for line in after_usage.splitlines() if re.match(r"[a-z]|.*  (?!nanopace )[a-z]+ [a-z]", line)]
 
 
+@pytest.mark.parametrize("language", OTHERS)
+def test_a_message_names_a_value_as_the_help_does(language: str) -> None:
+    """--gpu NOM in one and --gpu NAME in the other would be two things."""
+    catalogue = gettext.translation("nanopace", LOCALE, languages=[language])
+    texts = catalogue._catalog  # type: ignore[attr-defined]
+    metavars = {text for command in COMMANDS for text in help_texts(make_parser(command)[0]) if text.isupper()}
+    assert {"FILE", "NAME", "VALUE", "COMMAND", "TARGET"} <= metavars
+    for english, said in texts.items():
+        if not isinstance(english, str):
+            continue
+        for metavar in metavars & {*re.findall(r"\b[A-Z]{2,}\b(?!:)", english)}:  # FILE:prompt.txt is typed like that
+            translated = texts[metavar]
+            assert re.search(rf"\b{translated}\b", said), (english, said)
+            assert translated == metavar or not re.search(rf"\b{metavar}\b", said), (english, said)
+
+
 @pytest.mark.usefixtures("marked")
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["explain"], "<en|the following arguments are required: LOG>"),
+        (["explain"], "<en|the following arguments are required: <en|LOG>>"),
         (["explain", "x", "--lang", "de", "--width"], "<de|argument --width: <de|expected one argument>>"),
         (["--lang=fr", "explain", "x", "--stage=y"], "<fr|argument --stage: <fr|invalid choice: 'y' (choose from "),
         (["explain", "x", "--gpu=", "--lang=es"], "<es|argument --gpu: <es|must not be empty>>"),

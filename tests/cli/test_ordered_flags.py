@@ -80,7 +80,7 @@ def test_what_is_not_known_in_one_file_is_not_known_in_the_next(
     assert understood.notes == ()
     understood = asked(["--wandb_run_name=mine", "a.py"])
     assert understood.given == {"wandb_run_name": "mine"}
-    assert understood.notes == ("a.py, line 2: wandb_run_name is left at 'mine': nothing is executed",)
+    assert understood.notes == ("a.py, line 2: wandb_run_name stays 'mine', since nothing is executed",)
 
 
 def test_several_processes_are_told_the_same_in_the_same_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

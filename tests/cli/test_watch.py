@@ -199,7 +199,7 @@ def test_a_started_command_outlives_control_c(here: Path) -> None:
     code, _, err = shell.wait()
     assert code == 0
     assert "For more: nanopace explain train.log" in (here / "out.log").read_text()
-    pid = re.search(r"The training goes on as process (\d+)\.", err)
+    pid = re.search(r"Training continues as process (\d+)\.", err)
     assert pid is not None
     os.kill(int(pid[1]), 0)
     wait_for("299", file=here / "done")
@@ -327,7 +327,7 @@ def _on_terminal(command: str, until: str) -> Iterator[str]:
         (["watch", "--log", "x.log"], "--log x.log: which command? nanopace watch --log x.log -- python train.py"),
         (["watch", "--log", "x.log", "--", "no-such-program"], "--log x.log: no-such-program: cannot be started: no "),
         (["watch", "--log", "no/x.log", "--", "true"], "--log no/x.log: cannot be written: No such file or directory"),
-        (["watch", ""], "argument LOG: is empty"),
+        (["watch", ""], "argument LOG: must not be empty"),
         (["watch", "x.log", "--gpu", "potato"], "potato: "),
         (["watch", "x.log", "--notify", "no-such-program"], "--notify no-such-program: no such program"),
         (["watch", "x.log", "--webhook", "ftp://x/secret"], "--webhook: must be an address that starts with https://"),

@@ -149,6 +149,7 @@ def test_anything_that_can_happen_has_a_diagnosis(run: Run) -> None:
         assert missing <= NULLABLE
 
 
+@pytest.mark.usefixtures("untraced")
 @settings(max_examples=60, deadline=None)
 @given(runs(), st.sampled_from([0.125, 3.0, 1000.0]))
 def test_a_slower_clock_gives_the_same_diagnosis_in_larger_numbers(run: Run, factor: float) -> None:
@@ -211,6 +212,7 @@ def test_three_hundred_rows_take_no_time() -> None:
     assert min(taken) < 0.04  # about 6 ms
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 def test_a_hundred_thousand_rows_take_a_moment() -> None:
     run = rows_run([100.0 + index % 7 if index % 1000 else 900.0 for index in range(100_000)], log_interval=1)

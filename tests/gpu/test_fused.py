@@ -249,7 +249,7 @@ def test_a_run_in_eight_bits_learns_as_one_without(
     assert told.all("eval")[-1].val == pytest.approx(plain.all("eval")[-1].val, abs=0.02)
     choices = [events(tmp_path / each, "run")[0]["choices"].get("fp8") for each in ("plain", "fp8")]
     assert choices[0] is None
-    assert re.fullmatch(r"qkv, into and head: [\d.]+, [\d.]+ and [\d.]+ times as fast as bf16", choices[1])
+    assert re.fullmatch(r"speed relative to bf16: qkv ×[\d.]+, into ×[\d.]+, head ×[\d.]+", choices[1])
 
 
 @eight_bits
@@ -259,4 +259,4 @@ def test_what_eight_bits_are_worth_is_measured_once(width: int) -> None:
     shape = ModelShape(n_layer=1, n_head=width // 64, n_embd=width, vocab_size=50304, block_size=1024)
     picked, said = pick_products(shape, 1 << 15, CARD)
     fp8_module._speeds.cache_clear()
-    assert pick_products(shape, 1 << 15, CARD) == (picked, f"{said}, measured before")
+    assert pick_products(shape, 1 << 15, CARD) == (picked, f"{said}, measured earlier")

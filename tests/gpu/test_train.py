@@ -150,7 +150,7 @@ def test_an_attention_kernel_is_chosen_by_trying() -> None:
     shape = ModelShape(n_layer=1, n_head=4, n_embd=256, vocab_size=100, block_size=256)
     assert pick_attention(shape, 8, CARD, torch.bfloat16).split(":")[0] in ("cudnn", "flash", "efficient")
     assert pick_attention(shape, 8, CARD, torch.float32).split(":")[0] == "efficient"
-    assert pick_attention(shape, 8, CARD, torch.float32).endswith(", measured before")
+    assert pick_attention(shape, 8, CARD, torch.float32).endswith(", measured earlier")
 
 
 def test_nothing_is_compiled_in_a_step(corpus: Path, tmp_path: Path) -> None:

@@ -145,6 +145,7 @@ def test_a_knob_that_overflowed(tmp_path: Path, knob: str) -> None:
     _check(tmp_path / "run.jsonl", dict(_knobs())[f"{knob}=1e308"], "en", page=True)
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 def test_every_field_with_one_figure_that_no_trainer_writes(tmp_path: Path) -> None:
     """A different one for each field; the next test tries them all."""
@@ -152,6 +153,7 @@ def test_every_field_with_one_figure_that_no_trainer_writes(tmp_path: Path) -> N
         _check(tmp_path / "run.jsonl", lines, LANGUAGES[number % len(LANGUAGES)], page=number % 4 == 0)
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 def test_every_figure_that_no_trainer_writes(tmp_path: Path) -> None:
     """A sample of a few thousand, the same every time."""

@@ -109,9 +109,7 @@ def test_a_training_that_goes_on(tmp_path: Path) -> None:
     run = open_run(tmp_path / "ledger.jsonl")
     assert list(run.rows.iteration) == list(range(18))
     assert [(each.iteration, len(each.lost)) for each in run.restarts] == [(12, 0)]
-    assert {each.text for each in run.notes} == {
-        "a loss is the mean of the 3 steps up to it: the Trainer tells no other"
-    }
+    assert {each.text for each in run.notes} == {"each loss is the mean of the last 3 steps, as the Trainer reports it"}
 
 
 def test_no_hook_stops_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +117,7 @@ def test_no_hook_stops_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         raise AttributeError("of another version")
 
     monkeypatch.setattr("nanopace.integrations.hugging_face._knobs", fail)
-    with pytest.warns(RuntimeWarning, match="the clock is off, and training goes on: AttributeError: of another"):
+    with pytest.warns(RuntimeWarning, match="the clock is off, and training continues: AttributeError: of another"):
         assert trainer(tmp_path, callback(), steps=2).train().global_step == 2
     assert not (tmp_path / "ledger.jsonl").exists()
 

@@ -201,7 +201,7 @@ def test_what_waits_is_bounded_and_what_is_dropped_is_counted(tmp_path: Path, mo
         disk.room = 1_000_000
         ledger.append(StepEvent(150, 1.0))
     assert [event.iteration for event in read(path) if isinstance(event, StepEvent)] == list(range(50, 151))
-    assert "but for 50 lines" in said[-1]
+    assert "lines lost: 50" in said[-1]
 
 
 def test_a_disk_that_stays_full_is_said_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +210,7 @@ def test_a_disk_that_stays_full_is_said_at_the_end(tmp_path: Path, monkeypatch: 
         Disk(monkeypatch, room=0)
         for event in EVENTS:
             ledger.append(event)
-    assert "6 lines could not be written" in said[-1]
+    assert "lines that could not be written: 6" in said[-1]
     assert len(said) == 2
 
 
@@ -225,7 +225,7 @@ def test_a_sync_that_fails_is_said_and_no_end(tmp_path: Path, monkeypatch: pytes
             patched.setattr(os, "fsync", failing)
             ledger.append(EVENTS[4])
         ledger.append(EVENTS[5])
-    assert [each for each in said if ": Disk quota exceeded; training goes on" in each] == said[:1]
+    assert [each for each in said if ": Disk quota exceeded; training continues" in each] == said[:1]
     assert read(path) == EVENTS[4:]
 
 
@@ -241,7 +241,7 @@ def test_a_ledger_that_vanishes_begins_anew_with_its_introduction(tmp_path: Path
         ledger.append(EVENTS[4])
         ledger.append(EVENTS[5])
     assert read(path) == (EVENTS[0], EVENTS[4], EVENTS[5])
-    assert said == [f"{path} was removed; it begins anew"]
+    assert said == [f"{path} was removed; starting a new one"]
 
 
 def test_a_ledger_that_somebody_replaced_is_gone_on_with(tmp_path: Path) -> None:
@@ -316,14 +316,14 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     victim = tmp_path / ".bashrc"
     victim.write_text("export A=1\n")
     (tmp_path / "ledger.jsonl").symlink_to(victim)
-    with pytest.raises(OSError, match="it is a link, and what it leads to is not touched"):
+    with pytest.raises(OSError, match="it is a link, and links are not followed here"):
         LedgerWriter(tmp_path / "ledger.jsonl")
     assert victim.read_text() == "export A=1\n"
 
 
 def test_a_pipe_is_not_written_to(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError, match="it is not a file"):
+    with pytest.raises(OSError, match="it is not a regular file"):
         LedgerWriter(tmp_path / "pipe")
 
 

@@ -72,6 +72,7 @@ def test_a_slower_pace_is_an_alert_and_its_end_is_told(ratio: float, said: str) 
     assert [each.event for each in back] == [None]
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_pace_that_goes_to_and_fro_is_said_once() -> None:
     heard = Heard(header=HEADER.replace("max_iters = 200", "max_iters = 2000"))
     for at in range(0, 800, 80):

@@ -85,6 +85,7 @@ def test_the_row_that_begins_first_counts(line: str, name: str, extended: bool) 
     assert detected([f"{other} {line}"]) == other_name
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("between", ["x", "x\n"])
 def test_a_row_is_found_wherever_it_is(between: str) -> None:
     """After text that looks a little like one, in one line or in many, in one chunk or in two."""

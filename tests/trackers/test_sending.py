@@ -61,7 +61,7 @@ def test_everything_arrives_in_its_order() -> None:
 def test_a_failure_is_said_once_and_ends_only_the_tracker(fails: str, error: BaseException) -> None:
     said = send(Kept(fails, error))
     reason = " ".join(str(error).split()) or type(error).__name__
-    assert said[-1] == f"kept: {reason}; no more figures are sent there, training goes on"
+    assert said[-1] == f"kept: {reason}; training continues without it"
     assert len(said) == (1 if fails == "open" else 2)
 
 
@@ -72,7 +72,7 @@ def test_one_that_hangs_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) ->
     said = send(Kept(wait=wait), steps=1000, patience_s=0.1)
     assert time.perf_counter() - began < 5
     wait.set()
-    assert said == ["kept: has not ended after 0 s; its last figures may be missing"]
+    assert said == ["kept: still busy after 0 s; its last figures may be missing"]
 
 
 def test_what_had_to_be_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,5 +84,5 @@ def test_what_had_to_be_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
         slow.log(step, {})
     wait.set()
     slow.finish(20)
-    assert said[-1] == "kept: was too slow; the figures of 2,000 steps are missing there"
+    assert said[-1] == "kept: too slow to keep up; steps missing there: 2,000"
     assert [got[0] for got in tracker.got if isinstance(got, tuple) and got is not HEADING] == [0, 1, 2]

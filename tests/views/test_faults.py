@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nanopace import Diagnosis, diagnose, open_run, render
+from nanopace.incidents import Note
 from nanopace.ledger import (
     EndEvent,
     Event,
@@ -21,6 +22,7 @@ from nanopace.ledger import (
     StallEvent,
     StepEvent,
 )
+from nanopace.record import replace
 from nanopace.wording.catalog import LANGUAGES, words
 
 NASTY = "\x1b]52;c;aGFjaw==\x07a <script>alert(1)</script> \x1b[2J\u202ename\nand more"
@@ -122,6 +124,17 @@ def test_notes_are_shown_and_are_inert(run: Diagnosis) -> None:
     found = json.loads(render(run, format="json"))
     assert found["notes"][0] == {"iteration": 3, "text": NASTY}
     assert len(found["notes"]) == 21
+
+
+def test_our_own_notes_are_in_the_language_and_inert(run: Diagnosis) -> None:
+    noted = replace(run, notes=(Note(3, f"{NASTY} was removed; starting a new one"),))
+    report, page = render(noted, lang="de"), render(noted, format="html", lang="de")
+    assert "wurde gelöscht; eine neue Datei wird angelegt" in plain(report)
+    assert "wurde gelöscht; eine neue Datei wird angelegt" in page
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", report + page)
+    assert "<script>alert" not in page
+    (note,) = json.loads(render(noted, format="json", lang="de"))["notes"]
+    assert note["text"].endswith("was removed; starting a new one")
 
 
 def test_a_run_without_notes_has_no_such_section() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import io
 import re
@@ -11,7 +12,7 @@ from types import ModuleType
 import pytest
 from babel.messages.mofile import write_mo
 
-from nanopace.errors import InputError, UsageError
+from nanopace.errors import InputError, Message, UsageError
 from nanopace.wording.catalog import LANGUAGES, pick_language, words
 from nanopace.wording.template import placeholders
 
@@ -77,6 +78,17 @@ def test_each_catalogue_has_every_text_and_no_other(catalogs: ModuleType, wanted
             assert not message.fuzzy
 
 
+@pytest.mark.slow
+def test_no_text_is_overlooked_where_texts_are_collected(catalogs: ModuleType, wanted: set[object]) -> None:
+    """Such as one inside of an f-string."""
+    known = {text[0] if isinstance(text, tuple) else text for text in wanted}
+    for path in catalogs.SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(ast.Attribute(ast.Name("words"), "text" | "plural"), [ast.Constant(text), *_]):
+                    assert text in known, f"{path}: {text!r}"
+
+
 @pytest.mark.parametrize("language", OTHERS)
 def test_a_translation_names_the_values_of_its_text(catalogs: ModuleType, language: str) -> None:
     for message in catalogs.read(language):
@@ -115,6 +127,18 @@ def test_an_error_is_said_in_the_language_on_one_line() -> None:
     error = InputError("{path}: permission denied", path="a\nb\x1b[2J.log")
     assert words("en").error(error) == "a b [2J.log: permission denied"
     assert words("de").error(error) == "a b [2J.log: Zugriff verweigert"
+
+
+def test_a_number_that_a_message_rounds_or_groups_has_the_language_s_form() -> None:
+    message = Message(
+        "{path}: {n:,} of {limit:g}, {ms:,.1f} ms, {share:.0%}", path="a.b", n=1234, limit=1.5, ms=12345.67, share=0.5
+    )
+    assert message == "a.b: 1,234 of 1.5, 12,345.7 ms, 50%"
+    assert words("en").message(message) == message
+    assert words("de").message(message) == "a.b: 1.234 of 1.5, 12.345,7 ms, 50 %"
+    assert words("fr").message(message) == "a.b: 1 234 of 1.5, 12 345,7 ms, 50 %"
+    assert words("es").message(message) == "a.b: 1234 of 1.5, 12.345,7 ms, 50 %"
+    assert words("de").error(InputError("{x:.2f} {y:,}", x=float("nan"), y=-1000)) == "nan -1.000"
 
 
 def test_an_error_that_no_catalogue_has_is_said_in_english() -> None:

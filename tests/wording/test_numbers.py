@@ -77,7 +77,7 @@ def test_large_counts_in_short(x: float, shown: str) -> None:
     ("language", "shown"),
     [
         ("en", "134.1k tokens/s, 123.6M tokens, 2.4B tokens, 12.5B parameters"),
-        ("de", "134,1k Tokens/s, 123,6M Tokens, 2,4 Mrd. Tokens, 12,5 Mrd. Parameter"),
+        ("de", "134,1k Tokens/s, 123,6 Mio. Tokens, 2,4 Mrd. Tokens, 12,5 Mrd. Parameter"),
         ("fr", "134,1 k tokens/s, 123,6 M de tokens, 2,4 Md de tokens, 12,5 Md de paramètres"),
         ("es", "134,1 k tokens/s, 123,6 M de tokens, 2360 M de tokens, 12.500 M de parámetros"),
     ],

@@ -1,4 +1,4 @@
-"""Which checkpoint of a run a command takes: its flag, and the line that says which one it was."""
+"""Which checkpoint of a run a command takes: its flag, and what is said of those that were passed over."""
 
 from __future__ import annotations
 
@@ -16,38 +16,6 @@ def add_which(parser: argparse._ActionsContainer) -> None:
         metavar="WHICH",
         help="checkpoint of the run: best, last or a step (default: best if it has always_save_checkpoint=False, "
         "else last)",
-    )
-
-
-def which_line(chosen: Chosen, words: Words) -> str:
-    """What was taken, why, and how to get the other one."""
-    step = words.count(chosen.saved.step)
-    best, loss = (None, "") if chosen.best is None else (chosen.best[0], words.loss(chosen.best[1]))
-    if chosen.why == "step":
-        return words.text("step {step}, as requested", step=step)
-    if best == chosen.saved.step == chosen.newest:
-        return words.text("step {step}, the best and the last: val loss {loss}", step=step, loss=loss)
-    if chosen.why == "best" and chosen.asked:
-        return words.text("step {step}, the best: val loss {loss}", step=step, loss=loss)
-    if chosen.why == "best":
-        return words.text(
-            "step {step}, the best: val loss {loss} (the run has always_save_checkpoint=False); "
-            "--which last takes step {last}",
-            step=step,
-            loss=loss,
-            last=words.count(chosen.newest),
-        )
-    if chosen.saved.step != chosen.newest:
-        return words.text("step {step}, the last intact one", step=step)
-    if chosen.asked or (best is None and chosen.evaluated):
-        return words.text("step {step}, the last", step=step)
-    if best is None:
-        return words.text("step {step}, the last; no evaluation was made, so the best is unknown", step=step)
-    return words.text(
-        "step {step}, the last; --which best takes step {best}: val loss {loss}",
-        step=step,
-        best=words.count(best),
-        loss=loss,
     )
 
 

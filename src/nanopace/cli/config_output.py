@@ -38,4 +38,4 @@ def write_answer(args: argparse.Namespace, text: str, words: Words) -> None:
 
     write_config(args.write, text, overwrite=args.overwrite)
     if not args.json:
-        print("\n" + words.text("{path} is written.", path=args.write))
+        print("\n" + words.text("Wrote {path}.", path=args.write))

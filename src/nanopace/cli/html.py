@@ -60,9 +60,9 @@ def open_in_browser(path: str) -> bool:
 def check_target(path: str) -> None:
     """Check that a page may be written there. `--html a.log b.log` is a slip and must not destroy a log."""
     if os.path.isdir(path):
-        raise InputError("--html {path}: is a directory", path=path)
+        raise InputError("--html {path}: is a directory; name a file, such as report.html", path=path)
     if not os.path.isdir(os.path.dirname(path) or "."):
-        raise InputError("--html {path}: there is no such directory", path=path)
+        raise InputError("--html {path}: its directory does not exist; create it first", path=path)
     if not os.path.isfile(path):
         return
     try:
@@ -71,7 +71,10 @@ def check_target(path: str) -> None:
     except OSError as error:
         raise _failed(path, error) from None
     if opening and not opening.lstrip().lower().startswith((b"<!doctype html", b"<html")):
-        raise InputError("--html {path}: is there already, is no HTML page, and is not overwritten", path=path)
+        raise InputError(
+            "--html {path}: already exists and is not an HTML page, so it was not overwritten; choose another name",
+            path=path,
+        )
 
 
 def write_page(path: str, page: str) -> None:

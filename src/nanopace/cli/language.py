@@ -39,6 +39,8 @@ OF_ARGPARSE = (
 _BETTER = {"invalid %(type)s value: %(value)r": "invalid %(type)s: %(value)r"}  # our types have names of several words
 _ENTRY = re.compile(r"(  +\S+(?: \S+)*  +)(\S.*)")
 _ENGLISH = ("", "c", "posix", "en")
+_METAVAR = re.compile(r"\b[A-Z]{2,}\b|(?<=\[)options(?=\])")
+_NOT_WORDS = frozenset(("STR", "INT", "FLOAT", "BOOL", "URL", "REGEX"))
 
 
 def asked_language(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
@@ -80,10 +82,14 @@ def translate_help(parser: argparse.ArgumentParser, translate: Translate) -> Non
     """Translate all texts of its --help."""
     parser.description = _said(parser.description, translate)
     parser.epilog = _said(parser.epilog, translate)
+    if parser.usage is not None:  # its lines begin below each other
+        parser.usage = _metavars(parser.usage, translate).replace("\n       ", "\n" + " " * len(translate("usage: ")))
     for group in parser._action_groups:
         group.title = _said(group.title, translate)
     for action in parser._actions:
         action.help = _said(action.help, translate)
+        if isinstance(action.metavar, str):
+            action.metavar = _metavars(action.metavar, translate)
 
 
 def help_texts(parser: argparse.ArgumentParser) -> list[str]:
@@ -116,6 +122,11 @@ def _said(text: str | None, translate: Translate) -> str | None:
     if not text or text == argparse.SUPPRESS:
         return text
     return "\n".join(term + (body and translate(body)) for term, body in _blocks(text))
+
+
+def _metavars(text: str, translate: Translate) -> str:
+    """The words that stand for a value, such as FILE in --html FILE; what is typed as it is has small letters."""
+    return _METAVAR.sub(lambda found: found[0] if found[0] in _NOT_WORDS else translate(found[0]), text)
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:

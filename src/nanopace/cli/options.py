@@ -119,7 +119,7 @@ def show_page(results: Sequence[Diagnosis] | Sequence[Comparison], args: argpars
 
     path = temporary_target() if args.html is None else args.html
     write_page(path, report_page(results, words, getattr(args, "command_line", None)))
-    written = clean(words.text("{path} is written.", path=path))
+    written = clean(words.text("Wrote {path}.", path=path))
     if args.json:
         print(written, file=sys.stderr)
     elif os.path.isfile(path):  # not /dev/stdout or a pipe: its reader wants only the page

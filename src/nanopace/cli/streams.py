@@ -17,12 +17,12 @@ import sys
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
-from nanopace.errors import OutputError, reason_of
+from nanopace.errors import Message, OutputError, reason_of
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-_CLOSED = "it is closed"
+_CLOSED = Message("it is closed")
 
 
 class Outlet(io.RawIOBase):
@@ -52,11 +52,18 @@ class Outlet(io.RawIOBase):
         """A pipe without a reader is common and has its own exit code."""
         if isinstance(error, BrokenPipeError):
             return error
-        return OutputError("{stream}: cannot be written: {reason}", stream=self._name, reason=reason_of(error))
+        return OutputError("{stream}: cannot be written: {reason}", stream=self._name, reason=self._reason(error))
 
-    def lost(self) -> str:
+    def lost(self) -> Message:
         assert self.failure is not None
-        return f"{self._name}: {reason_of(self.failure)}; what cannot be printed is dropped, and training goes on"
+        return Message(
+            "{stream}: {reason}; training continues without printing there",
+            stream=self._name,
+            reason=self._reason(self.failure),
+        )
+
+    def _reason(self, error: OSError) -> str:
+        return _CLOSED if self._to is None else reason_of(error)
 
     def _write(self, data: memoryview) -> None:
         if self._to is None:
@@ -92,8 +99,8 @@ def guard() -> None:
         except OSError:
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
     _outlets[:] = []
-    sys.stdout = _guarded("standard output", sys.stdout, drops=False)
-    sys.stderr = _guarded("standard error", sys.stderr, drops=True)
+    sys.stdout = _guarded(Message("standard output"), sys.stdout, drops=False)
+    sys.stderr = _guarded(Message("standard error"), sys.stderr, drops=True)
 
 
 def drop_what_is_lost() -> None:
@@ -102,7 +109,7 @@ def drop_what_is_lost() -> None:
         outlet.drops = True
 
 
-def new_losses() -> Iterator[str]:
+def new_losses() -> Iterator[Message]:
     """A line for each stream that has failed since this was last asked."""
     for outlet in _outlets:
         if outlet.failure is not None and not outlet.reported:

@@ -24,7 +24,7 @@ def harmless(hook: Callable[P, None]) -> Callable[P, None]:
         except Exception as error:  # another version of the library, for example
             callback.failed = True
             with suppress(Exception):
-                text = f"nanopace: the clock is off, and training goes on: {type(error).__name__}: {error}"
+                text = f"nanopace: the clock is off, and training continues: {type(error).__name__}: {error}"
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     return safe

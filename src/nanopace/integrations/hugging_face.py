@@ -19,6 +19,7 @@ from transformers.trainer_callback import TrainerCallback
 
 from nanopace.clock import Clock
 from nanopace.clock.phases import Phase, Step
+from nanopace.errors import Message
 from nanopace.integrations.harmless import harmless
 from nanopace.integrations.start import started_clock
 
@@ -88,7 +89,9 @@ class NanopaceCallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
         self._step.grad_norm = logs.get("grad_norm")
         if steps > 1 and not self._told_of_means:
             self._told_of_means = True
-            self._clock.note(f"a loss is the mean of the {steps} steps up to it: the Trainer tells no other")
+            self._clock.note(
+                Message("each loss is the mean of the last {steps} steps, as the Trainer reports it", steps=steps)
+            )
         self._clock.passed(self._clock.phase("logging"))
 
     @harmless

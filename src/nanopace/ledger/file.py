@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from nanopace.errors import reason_of
+from nanopace.errors import Message, reason_of
 from nanopace.files import make_directory, open_own, sync_directory
 from nanopace.ledger.codec import DamagedError, from_json, from_record, to_json
 from nanopace.ledger.events import CheckpointEvent, EndEvent, Event, ResumeEvent, RunEvent
@@ -164,7 +164,10 @@ class LedgerWriter:
             self._catch_up()
             self.sync()
         if self._waiting:
-            self._on_trouble(f"{self._path}: {self._lost + len(self._waiting)} lines could not be written")
+            count = self._lost + len(self._waiting)
+            self._on_trouble(
+                Message("{path}: lines that could not be written: {count:,}", path=self._path, count=count)
+            )
         os.close(self._file)
         self._file = -1
 
@@ -202,7 +205,7 @@ class LedgerWriter:
                 return
         make_directory(self._path.parent)
         if self._begins_anew():
-            self._on_trouble(f"{self._path} was removed; it begins anew")
+            self._on_trouble(Message("{path} was removed; starting a new one", path=self._path))
 
     def _follow(self) -> None:
         """Move to the run's new directory, if it has changed. Nothing more is written to the old file."""
@@ -254,14 +257,19 @@ class LedgerWriter:
         if self._trouble is None:
             self._trouble = reason_of(error)
             self._on_trouble(
-                f"could not write {self._path}: {self._trouble}; "
-                f"training goes on, and the lines are written when the disk takes them"
+                Message(
+                    "cannot write {path}: {reason}; training continues, and nanopace keeps trying",
+                    path=self._path,
+                    reason=self._trouble,
+                )
             )
 
     def _recovered(self) -> None:
         self._trouble = None
-        lost = f"but for {self._lost} lines, which were too many to keep" if self._lost else "nothing is missing"
-        self._on_trouble(f"{self._path} is written again; {lost}")
+        text = Message("{path} can be written again; nothing is missing", path=self._path)
+        if self._lost:
+            text = Message("{path} can be written again; lines lost: {count:,}", path=self._path, count=self._lost)
+        self._on_trouble(text)
         self._lost = 0
 
 

@@ -7,6 +7,7 @@ from queue import Empty, Full, Queue
 from threading import Thread
 from typing import NamedTuple
 
+from nanopace.errors import Message
 from nanopace.trackers.tracker import Heading, Tracker
 
 MOST_WAITING = 10_000  # steps' figures that may wait; any more are dropped
@@ -49,9 +50,21 @@ class Sending:
             self._thread.join(patience_s)
         self._pass_on()
         if self._thread.is_alive():
-            self._say(f"{self._name}: has not ended after {patience_s:.0f} s; its last figures may be missing")
+            self._say(
+                Message(
+                    "{tracker}: still busy after {seconds:.0f} s; its last figures may be missing",
+                    tracker=self._name,
+                    seconds=patience_s,
+                )
+            )
         elif self._left_out:
-            self._say(f"{self._name}: was too slow; the figures of {self._left_out:,} steps are missing there")
+            self._say(
+                Message(
+                    "{tracker}: too slow to keep up; steps missing there: {count:,}",
+                    tracker=self._name,
+                    count=self._left_out,
+                )
+            )
 
     def _send_all(self) -> None:
         try:
@@ -63,7 +76,9 @@ class Sending:
             self._tracker.close()
         except BaseException as error:  # someone else's library: even SystemExit has occurred
             reason = " ".join(str(error).split()) or type(error).__name__
-            self._said.put(f"{self._name}: {reason[:200]}; no more figures are sent there, training goes on")
+            self._said.put(
+                Message("{tracker}: {reason}; training continues without it", tracker=self._name, reason=reason[:200])
+            )
 
     def _pass_on(self) -> None:
         """Report the thread's messages from the training thread: displays expect only that one."""

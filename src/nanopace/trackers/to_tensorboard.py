@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
+from nanopace.errors import Message
 from nanopace.trackers.tracker import Heading
 
 _FLUSH_S = 10  # what a kill may lose; the library's default is two minutes
@@ -21,7 +22,7 @@ class ToTensorBoard:
     def open(self, heading: Heading) -> str | None:
         files = import_module("tensorboard.summary.writer.event_file_writer")
         self._writer = files.EventFileWriter(str(heading.directory), flush_secs=_FLUSH_S)
-        return f"tensorboard --logdir {heading.directory} shows the figures"
+        return Message("to see the figures: tensorboard --logdir {directory}", directory=heading.directory)
 
     def log(self, step: int, figures: Mapping[str, float], at_s: float | None) -> None:
         values = [self._summary.Value(tag=tag, simple_value=value) for tag, value in figures.items()]

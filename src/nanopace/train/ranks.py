@@ -116,7 +116,7 @@ class Ranks:
         except NanopaceError as raised:
             error = raised
         if self.size > 1:
-            said = self.gather(None if error is None else str(error))
+            said = self.gather(None if error is None else error.as_message())
             failed = next((rank for rank, each in enumerate(said) if each is not None), None)
             if failed is not None and error is None:
                 error = InputError("rank {rank}: {message}", rank=failed, message=said[failed])

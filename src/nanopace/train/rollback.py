@@ -41,7 +41,7 @@ class Rollbacks:
         if plan.resumed is not None and not plan.resumed.ours:
             saved = further(saved, plan.resumed)
         for error in refused:
-            self._ledger.append(NoteEvent(str(error), failed_at))
+            self._ledger.append(NoteEvent(error.as_message(), failed_at))
         if _is_hopeless(plan, saved, before):
             return None
         again = replan(plan, plan.source if saved is None else saved, loop.micro_batch)

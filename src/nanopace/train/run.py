@@ -14,7 +14,7 @@ import torch
 
 from nanopace.config import Asked
 from nanopace.corpus.prepare.prepare import OnProgress
-from nanopace.errors import UsageError
+from nanopace.errors import Message, UsageError
 from nanopace.files import check_own
 from nanopace.host_clock import process_start
 from nanopace.ledger import EndEvent, LedgerWriter, NoteEvent, RunEvent
@@ -233,7 +233,9 @@ def _last_checkpoint(plan: RunPlan, loop: Loop | None, *, all_here: bool) -> tup
     unsaved, newest = (None, None) if loop is None else (loop.checkpoints.unsaved, loop.checkpoints.newest)
     if unsaved is None and not plan.claim.lost:
         return newest or (None if plan.resumed is None else plan.resumed.path), None
-    failure = f"{plan.out_dir}: another training run has taken it" if unsaved is None else str(unsaved)
+    failure = Message("{path}: another training run has taken it over", path=plan.out_dir)
+    if unsaved is not None:
+        failure = unsaved.message
     if loop is not None and all_here and plan.ranks.first and not loop.checkpoints.rescued:
         saved, _ = newest_intact(plan.claim.run_dir)  # look again: another run may have changed the directory
         newest = None if saved is None else saved.path

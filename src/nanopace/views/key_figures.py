@@ -31,7 +31,7 @@ def key_figures(report: Report) -> list[Figure]:
     perplexity = None
     if loss.best_val_perplexity is not None:
         perplexity = f"{words.text('perplexity')} {words.number(loss.best_val_perplexity, 2)}"
-    in_all = f"{marked(tilde, words.si(pace.tokens_total))} {words.text('tokens in this run')}"
+    in_all = words.text("{tokens} tokens in this run", tokens=marked(tilde, words.si(pace.tokens_total)))
     figures = [
         Figure(words.text("normal step"), words.ms(run.step.median_ms if run.step.normal_rows else None)),
         Figure(words.text("tokens per second"), marked(tilde, words.si(pace.tokens_per_s)), in_all),

@@ -286,7 +286,7 @@ def made_of(row: SlowRow, words: Words, format: str) -> str:
 def notes(diagnosis: Diagnosis, words: Words) -> list[str]:
     """The trainer's first notes, each with its iteration, and how many more there are."""
     shown = [
-        f"{words.text('iteration {iteration}', iteration=note.iteration)}: {_cut_note(note.text)}"
+        f"{words.text('iteration {iteration}', iteration=note.iteration)}: {_cut_note(words.from_english(note.text))}"
         for note in diagnosis.notes[:MOST_NOTES]
     ]
     left = len(diagnosis.notes) - len(shown)

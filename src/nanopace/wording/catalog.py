@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nanopace.errors import Message, NanopaceError, UsageError
 from nanopace.run import Fact
@@ -22,6 +23,9 @@ from nanopace.wording.printable import one_line
 from nanopace.wording.sentences import SENTENCES
 from nanopace.wording.template import Sentence
 from nanopace.wording.utilisation import CARD_UNKNOWN
+
+if TYPE_CHECKING:
+    from nanopace.wording.from_english import Reader
 
 LOCALE = Path(__file__).parent / "locale"
 MOST_DIGITS = 6  # extra digits at most, if two figures must differ
@@ -59,6 +63,7 @@ class Words:
         self.lang = lang
         self._form = numbers.FORMS[lang]
         self._catalog = gettext.NullTranslations()
+        self._reader: Reader | None = None
         if lang != "en":
             self._catalog = gettext.translation("nanopace", LOCALE, languages=[lang])
 
@@ -83,7 +88,7 @@ class Words:
         missing = str(values.get("missing")).split(", ")
         if code == "mfu_unknown" and "gpu" in missing:
             knobs = ", ".join(name for name in missing if name != "gpu")
-            return self._say(CARD_UNKNOWN, {"knobs": knobs or None, "flag": "--gpu NAME"})
+            return self._say(CARD_UNKNOWN, {"knobs": knobs or None, "flag": labels.GPU_FLAG})
         return self._say(SENTENCES[code], values)
 
     def advice_cost(self, code: str, values: Mapping[str, object]) -> str | None:
@@ -146,13 +151,28 @@ class Words:
         """A message from the trainer, on one line and safe to print; unchanged if it is not a `Message`."""
         return one_line(self._translated(text) if isinstance(text, Message) else text)
 
+    def from_english(self, text: str) -> str:
+        """What a ledger has of the trainer's reasons and notes; a text that is none of ours as it is."""
+        if self.lang == "en":
+            return text
+        if self._reader is None:
+            from nanopace.wording.from_english import Reader  # only who has a ledger pays for it
+
+            self._reader = Reader(self._catalog._catalog)  # type: ignore[attr-defined]
+        message = self._reader.message(text)
+        return text if message is None else self._translated(message)
+
     def _translated(self, said: Message | NanopaceError) -> str:
         """In whose values may be others."""
-        values = {
-            name: self._translated(value) if isinstance(value, (Message, NanopaceError)) else value
-            for name, value in said.values.items()
-        }
-        return self._catalog.gettext(said.template).format(**values)
+        values = {name: self._value_of_message(value) for name, value in said.values.items()}
+        return numbers.of_many(self._catalog.gettext(said.template).format(**values), self._form)
+
+    def _value_of_message(self, value: object) -> object:
+        if isinstance(value, (Message, NanopaceError)):
+            return self._translated(value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return numbers.InForm(value, self._form)
+        return value
 
     def _say(self, sentence: Sentence, values: Mapping[str, object]) -> str:
         template = sentence.choose(values)
@@ -339,6 +359,8 @@ class Words:
             return self.card(str(value))
         if name.endswith("_metric") and isinstance(value, str):
             return self.text("nats") if value == "loss" else self.metric(value)
+        if name == "flag":
+            return self.text(str(value))
         if name == "phase" and isinstance(value, str):
             return self.phase(value)
         if name == "shown_by":

@@ -34,6 +34,8 @@ UNITS: Mapping[str, tuple[str, int]] = {
     "_celsius": ("°C", 2),
 }
 
+GPU_FLAG = label("--gpu NAME")  # as a finding's `flag`; the metavar is that of --help
+
 ORIGINS: Mapping[str, str] = {
     "log": label("from the log"),
     "config file": label("from the config file"),

@@ -33,7 +33,7 @@ class NumberForm(Record):
 
 FORMS = {
     "en": NumberForm(point=".", group=",", before_percent=""),
-    "de": NumberForm(point=",", group=".", short=("k", "M", f"{FIXED}Mrd.", f"{FIXED}Bio.")),
+    "de": NumberForm(point=",", group=".", short=("k", f"{FIXED}Mio.", f"{FIXED}Mrd.", f"{FIXED}Bio.")),
     "fr": NumberForm(point=",", group=NARROW, short=(f"{FIXED}k", f"{FIXED}M", f"{FIXED}Md", f"{FIXED}Bn"), byte="o"),
     "es": NumberForm(
         point=",",
@@ -99,9 +99,31 @@ def shortened(x: float, form: NumberForm, digits: int = 1) -> str:
     return decimal(scaled, form, digits) + form.short[thousands - 1]
 
 
+class InForm:
+    """A number in a message. Where the template groups or rounds it, as in {count:,} or {ms:.1f}, it has the
+    language's form; else it is as somebody would type it."""
+
+    __slots__ = ("_form", "_x")
+
+    def __init__(self, x: float, form: NumberForm) -> None:
+        self._x, self._form = x, form
+
+    def __format__(self, spec: str) -> str:
+        plain = format(self._x, spec)
+        if not {",", "."} & {*spec} or not math.isfinite(self._x):
+            return plain
+        percent = "%" if plain.endswith("%") else ""
+        whole, _, rest = plain.removesuffix("%").partition(".")
+        ungrouped = whole.replace(",", "")
+        if "," in whole and len(ungrouped.lstrip("-+")) >= self._form.group_from:
+            ungrouped = whole.replace(",", self._form.group)
+        point = self._form.point if rest else ""
+        return f"{ungrouped}{point}{rest}{percent and self._form.before_percent}{percent}"
+
+
 def of_many(text: str, form: NumberForm) -> str:
     """French and Spanish put "de" between a million and what is counted: 2,4 Md de tokens."""
-    if not form.short[1].startswith(FIXED):
+    if form.short[1] != f"{FIXED}M":
         return text
     return _MANY.sub(r"\1 de \2", text)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nanopace.cli.commands import cards
 from nanopace.cli.main import main
 from nanopace.hardware.cards import all_cards
 
@@ -31,6 +32,16 @@ def test_what_is_unknown_is_said_to_be(capsys: pytest.CaptureFixture[str]) -> No
 def test_numbers_have_the_language_s_form(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cards", "4070", "--lang", "de"]) == 0
     assert "58,3 TFLOP/s" in capsys.readouterr().out
+    assert main(["cards", "4070", "--lang", "fr"]) == 0
+    shown = capsys.readouterr().out
+    assert "12 Go, 504 Go/s" in shown
+    assert "46 SM, 2\u202f475 MHz" in shown
+
+
+def test_how_far_figures_were_checked_is_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert {card.verified for card in all_cards()} <= cards._CHECKED.keys()
+    assert main(["cards", "4070", "--lang", "es"]) == 0
+    assert "calculadas a partir de datos publicados" in capsys.readouterr().out
 
 
 def test_a_shared_name_shows_every_card(capsys: pytest.CaptureFixture[str]) -> None:

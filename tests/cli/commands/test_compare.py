@@ -117,7 +117,7 @@ def test_a_page(write_log: WriteLog, tmp_path: Path, capsys: Capture) -> None:
     assert err == ""
     assert out.startswith("B is 28.6% slower than A: ")
     assert "A  a.log" in out
-    assert out.endswith(f"\n\n{page} is written.\n")
+    assert out.endswith(f"\n\nWrote {page}.\n")
 
 
 # --- stages ----------------------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def test_a_page_holds_one_stage_and_says_how_to_get_the_others(
     a, b = write_speedrun("a.log", BASE, MID, SFT), write_speedrun("b.log", BASE, MID, SFT)
     assert main(["compare", a, b, "--html", str(tmp_path / "page.html")]) == 0
     out, err = capsys.readouterr()
-    assert out.endswith("page.html is written.\n")
+    assert out.endswith("page.html.\n")
     assert "a.log (mid)" not in out
     assert err == "The page has base training only; for the rest: --stage mid --stage sft\n"
     page = (tmp_path / "page.html").read_text("utf-8")

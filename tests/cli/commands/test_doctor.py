@@ -51,10 +51,20 @@ def test_a_card(capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     said = capsys.readouterr().out.splitlines()
     assert "ok    NVIDIA H200, 139 of 140 GB free, sm 9.0, driver 570.1" in said
     assert (
-        "ok    large bfloat16 matrix products reach 712 TFLOP/s, 72.0% of the card's peak, 1400 MHz, "
+        "ok    large bfloat16 matrix products reach 712 TFLOP/s, 72.0% of the card's peak, 1,400 MHz, "
         "throttled by power_cap"
     ) in said
     assert "BAD   torch.compile fails: no C compiler" in said
+
+
+def test_marks_and_units_are_the_language_s(capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    works = "import json\nprint(json.dumps({'code': 'compile', 'seconds': 6.5}))\n"
+    asked(works + CARD.replace("FREE", "9.5").replace("TFLOPS", "712.0"), monkeypatch, tmp_path)
+    assert main(["doctor", "--lang=fr"]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert "ok         torch.compile fonctionne (6,50 s)" in said
+    assert any(line.startswith("attention  NVIDIA H200, 9,5 Go libres sur 140, sm 9.0, pilote 570.1") for line in said)
+    assert any(line.startswith("ÉCHEC      torch.compile") for line in said)
 
 
 def test_a_card_that_others_use_and_that_is_slow(
@@ -74,7 +84,7 @@ def test_a_card_that_others_use_and_that_is_slow(
         ("raise ModuleNotFoundError(\"No module named 'torch'\")", "BAD   torch is not installed: pip install"),
         ("raise OSError('libcuda is broken')", "BAD   torch fails on this machine: OSError: libcuda is broken"),
         ("import os; os.abort()", "BAD   torch fails on this machine: exit code -6"),
-        ("import time; time.sleep(60)", "BAD   torch hangs: no answer after 1 s"),
+        ("import time; time.sleep(60)", "BAD   torch hangs: no answer after 1.00 s"),
     ],
 )
 def test_torch_that_cannot_answer(

@@ -110,7 +110,7 @@ def test_cards_by_what_people_type(gpu: str, name: str, is_range: bool, write_lo
         (["--set", "batchsize=8"], "--set batchsize: unknown setting; did you mean batch_size?"),
         (["--set", "batch_size=many"], "--set batch_size: must be int >= 1, not 'many'"),
         (["--config", "none.py"], "none.py: no such config file"),
-        (["--html", "none/page.html"], "--html none/page.html: there is no such directory"),
+        (["--html", "none/page.html"], "--html none/page.html: its directory does not exist"),
         (["--html", "."], "--html .: is a directory"),
     ],
 )
@@ -181,7 +181,7 @@ def test_a_page_is_written_whole(write_log: WriteLog, tmp_path: Path, capsys: Ca
     out, err = capsys.readouterr()
     assert err == ""
     assert out.startswith("train.log · nanoGPT · 60 rows")  # the answer, and where the rest is
-    assert out.endswith(f"\n\n{page} is written.\n")
+    assert out.endswith(f"\n\nWrote {page}.\n")
     assert "Where the time went" not in out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "train.log"]
 
@@ -201,7 +201,7 @@ def test_what_else_is_printed_does_not_mix_with_a_page_or_with_json(
     assert main(["explain", log, "--html", str(page), "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)
-    assert err == f"{page} is written.\n"
+    assert err == f"Wrote {page}.\n"
     os.mkfifo(pipe := tmp_path / "pipe")
     with ThreadPoolExecutor(1) as reader:
         read = reader.submit(pipe.read_text)
@@ -222,7 +222,7 @@ def test_a_page_is_opened(
     assert main(["explain", log, "--open"]) == 0
     [made] = tmp_path.glob("nanopace-*/report.html")
     assert opened[1:] == [made.as_uri()]
-    assert capsys.readouterr().out.endswith(f"\n{made} is written.\n")
+    assert capsys.readouterr().out.endswith(f"\nWrote {made}.\n")
     assert main(["explain", log, "--open", "--html", str(page)]) == 0  # no browser now
     assert capsys.readouterr().err == f"No browser could be opened. Open {page} yourself.\n"
 
@@ -230,7 +230,7 @@ def test_a_page_is_opened(
 def test_a_log_is_never_overwritten(write_log: WriteLog, capsys: Capture) -> None:
     log, other = write_log(), write_log("other.log")
     before = log.read_bytes()
-    assert "is not overwritten" in complaint(capsys, str(other), "--html", str(log))
+    assert "was not overwritten" in complaint(capsys, str(other), "--html", str(log))
     assert log.read_bytes() == before
 
 

@@ -83,7 +83,7 @@ def test_a_second_time(capsys: Capture) -> None:
     first = capsys.readouterr().out.splitlines()
     assert main(["prepare", "rows.jsonl", "--tokenizer", "bytes"]) == 0
     again = capsys.readouterr().out.splitlines()
-    assert again[0] == "data/rows: is there already"
+    assert again[0] == "data/rows: already prepared"
     assert again[1:4] == first[1:4]
 
 

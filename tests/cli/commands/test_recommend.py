@@ -260,7 +260,7 @@ def test_a_process_of_its_own_writes_a_config(tmp_path: Path) -> None:
     ]
     done = subprocess.run(asked, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith(f"\n{config} is written.\n")
+    assert done.stdout.endswith(f"\nWrote {config}.\n")
     read = read_config(config, to_train=True)
     assert (read["dataset"], read["batch_size"], read["max_iters"]) == ("mine", 16, 1907)
     again = subprocess.run(asked, capture_output=True, text=True, check=False)
@@ -281,8 +281,8 @@ def test_a_process_of_its_own_writes_a_config(tmp_path: Path) -> None:
         (["--gpu", "8x H100 PCIe"], "--gpu 8x H100 PCIe: name a single card, without a count"),
         (["--gpu", "4070", "--model", "gpt2-xl"], "use --model gpt2-large, or a card with 23 GB or more"),
         (["--gpu", "4070", "--model", "gpt9"], "--model 'gpt9': unknown"),
-        (["--gpu", "4070", "--tokens", "1000"], "--tokens 1,000: less than one sequence of 1024 tokens; increase it"),
-        (["--gpu", "4070", "--tokens", "1M", "--batch", "2M"], "--tokens 1,000,000: less than one step of 1,998,848"),
+        (["--gpu", "4070", "--tokens", "1000"], "--tokens 1000: less than one sequence of 1024 tokens; increase it"),
+        (["--gpu", "4070", "--tokens", "1M", "--batch", "2M"], "--tokens 1000000: less than one step of 1,998,848"),
         (["--gpu", "4070", "--tokens", "many"], "--tokens must be a number of tokens such as 10B"),
         (["--gpu", "4070", "--batch", "12"], "--batch 12: less than one sequence"),
         (["--gpu", "4070", "--dataset", "a\nb"], "must be the name of a folder"),

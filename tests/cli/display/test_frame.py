@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nanopace import train
 from nanopace.cli.display.frame import PHASES, Losses, State
 from nanopace.wording.catalog import LANGUAGES, words
 
@@ -63,6 +66,16 @@ def test_before_the_first_step() -> None:
     state.started(introduction())
     state.phase("compile")
     assert shown(state) == ["step 0 of 2,000 " + "─" * 60 + " 0%", "now: compiling"]
+
+
+def test_every_phase_of_the_trainer_has_a_word() -> None:
+    source = Path(train.__file__).parent
+    named = {
+        phase
+        for path in source.rglob("*.py")
+        for phase in re.findall(r"\.(?:phase|mark)\(\"(\w+)\"", path.read_text(encoding="utf-8"))
+    }
+    assert {"step", "sample", "optimizer"} <= named <= PHASES.keys()
 
 
 def test_a_phase_that_nobody_knows_has_its_own_name() -> None:

@@ -105,7 +105,7 @@ def test_a_right_checksum_of_what_is_no_parquet(content: bytes, server: FileServ
 def test_a_page_that_an_earlier_version_took(capsys: Capture) -> None:
     Path("data/download/openwebtext").mkdir(parents=True)
     Path("data/download/openwebtext", FIRST).write_bytes(PAGE)
-    assert "does not begin and end as parquet does" in refused(capsys)
+    assert "does not begin and end like a parquet file" in refused(capsys)
     Path("page.parquet").write_bytes(PAGE)
     assert "page.parquet: its content does not match its name" in refused(capsys, "page.parquet", "--tokenizer=bytes")
 
@@ -169,7 +169,7 @@ def test_a_part_that_leads_elsewhere(kind: str, server: FileServer, tmp_path: Pa
         part.symlink_to(victim)
     else:
         os.mkfifo(part)
-    with pytest.raises(InputError, match=r"a\.bin\.part: cannot be written: it is (a link|not a file)"):
+    with pytest.raises(InputError, match=r"a\.bin\.part: cannot be written: it is (a link|not a regular file)"):
         download(remote(server), tmp_path)
     assert victim.read_bytes() == b"mine"
 

@@ -74,6 +74,7 @@ def answers(pairs: int, slower: float, *, seed: int = 1, **how: object) -> Count
 # --- operating characteristics ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
@@ -94,6 +95,7 @@ def test_one_per_cent_is_found_and_none_is_invented(how: dict[str, object]) -> N
     assert same["passed"] >= 95
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 @pytest.mark.parametrize(("noise", "alike"), [(0.005, 0.9), (0.02, 0.95), (0.03, 0.0)])
 def test_what_is_too_noisy_cannot_be_told(noise: float, alike: float) -> None:
@@ -104,6 +106,7 @@ def test_what_is_too_noisy_cannot_be_told(noise: float, alike: float) -> None:
     assert min(found["unknown"], same["unknown"]) >= 30
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 def test_as_many_rows_as_are_asked_for_are_enough() -> None:
     rng = random.Random(4)
@@ -118,6 +121,7 @@ def test_as_many_rows_as_are_asked_for_are_enough() -> None:
     assert sum(told) >= 18
 
 
+@pytest.mark.usefixtures("untraced")
 def test_the_interval_is_students() -> None:
     """For white noise, in addition to run-to-run noise: t with 19 degrees of freedom times the error of a mean."""
     rng = random.Random(5)

@@ -151,6 +151,7 @@ def test_no_run_makes_it_raise(evaluations: list[tuple[int, float | None, float 
     assert loss.best_val is None or loss.best_val in vals
 
 
+@pytest.mark.usefixtures("untraced")
 def test_the_lowest_of_many_noisy_evaluations_is_no_turn() -> None:
     """A run that has stopped learning, many times: its best is low by luck, and what follows is not overfitting."""
     rng = random.Random(77)

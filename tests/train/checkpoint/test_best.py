@@ -326,7 +326,7 @@ def test_a_link_that_comes_while_training_runs(
     given = {**TINY, "dataset": str(shared_corpus), "out_dir": str(out), "max_iters": 9, "keep_last": 1}
     outcome = train(Asked(given=given, files=("c.py",)), listener=Swapped(), started=time.monotonic())
     assert outcome.reason == "error"
-    assert "it is a link, and what it leads to is not touched" in str(outcome.failure)
+    assert "it is a link, and links are not followed here" in str(outcome.failure)
     assert steps(theirs) == before
 
 

@@ -64,30 +64,34 @@ def made(out: Path, *steps: int, best: list[Value] | None = None, only_better: b
 
 def test_which_is_taken_and_how_it_is_named(tmp_path: Path) -> None:
     out = made(tmp_path / "a", 5, 10, 20, best=[10, 2.5])
-    assert str(choose(out)) == (
-        "step 10, the best, val loss 2.5000, as its always_save_checkpoint=False asks for; --which=last takes step 20"
+    assert choose(out).reason == (
+        "step 10, the best: val loss 2.5000 (the run has always_save_checkpoint=False); --which=last takes step 20"
     )
-    assert str(choose(out, "best")) == "step 10, the best, val loss 2.5000"
-    assert str(choose(out, "10")) == "step 10, asked for, val loss 2.5000"
-    assert str(choose(out, "5")) == "step 5, asked for"
-    assert str(choose(out, "last")) == "step 20, the last"
+    assert choose(out, "best").reason == "step 10, the best: val loss 2.5000"
+    assert choose(out, "10").reason == "step 10, as requested"
+    assert choose(out, "5").reason == "step 5, as requested"
+    assert choose(out, "last").reason == "step 20, the last"
     chosen = choose(out, "5")
     assert (chosen.asked, chosen.evaluated, chosen.newest, chosen.best) == (True, True, 20, (10, 2.5))
     out = made(tmp_path / "b", 5, 20, best=[5, 2.5], only_better=False)
-    assert str(choose(out)) == "step 20, the last; --which=best takes step 5, val loss 2.5000"
+    assert choose(out).reason == "step 20, the last; --which=best takes step 5: val loss 2.5000"
     write_best(out, 20, 2.0)
-    assert str(choose(out)) == "step 20, the last, val loss 2.0000"
+    assert choose(out).reason == "step 20, the best and the last: val loss 2.0000"
     rewrite(out, 20, config={})
     assert taken(choose(out)) == (20, "last")
     assert not choose(out).asked
     out = made(tmp_path / "c", 5, 20, best=[20, 2.5])
-    assert str(choose(out)) == "step 20, the best, val loss 2.5000"
+    assert choose(out).reason == "step 20, the best and the last: val loss 2.5000"
     out = made(tmp_path / "d", 5, 20)
     chosen = choose(out)
-    assert (str(chosen), chosen.evaluated, chosen.best) == ("step 20, the last", False, None)
+    assert (chosen.reason, chosen.evaluated, chosen.best) == (
+        "step 20, the last; no evaluation was made, so the best is unknown",
+        False,
+        None,
+    )
     out = made(tmp_path / "e", 5, 20, best=[15, 2.5], only_better=False)
     chosen = choose(out)  # its checkpoint is not here
-    assert (str(chosen), chosen.evaluated, chosen.best) == ("step 20, the last", True, None)
+    assert (chosen.reason, chosen.evaluated, chosen.best) == ("step 20, the last", True, None)
 
 
 @pytest.mark.parametrize(("count", "listed"), [(20, "1, 2, 3, "), (21, r"\.\.\. 2, 3, 4, ")])
@@ -118,12 +122,12 @@ def test_what_is_asked_for_is_taken(finished: Run) -> None:
     assert taken(choose(out, "last")) == (201, "last")
     assert taken(choose(out, "201")) == taken(choose(out, "0201")) == (201, "step")
     assert choose(out, "last").best == (step, losses[step])
-    assert str(choose(out)) == (
-        f"step {step}, the best, val loss {losses[step]:.4f}, as its always_save_checkpoint=False asks for; "
+    assert choose(out).reason == (
+        f"step {step}, the best: val loss {losses[step]:.4f} (the run has always_save_checkpoint=False); "
         "--which=last takes step 201"
     )
-    assert str(choose(out, "last")) == "step 201, the last"
-    assert str(choose(out, "201")) == "step 201, asked for"
+    assert choose(out, "last").reason == "step 201, the last"
+    assert choose(out, "201").reason == "step 201, as requested"
     with pytest.raises(
         InputError, match=rf"out: has no checkpoint of step 7; its checkpoints are of steps {step}, 201$"
     ):
@@ -135,8 +139,8 @@ def test_a_run_that_saves_all_is_its_last(run: Run) -> None:
     config = {**choose(out).saved.config, "always_save_checkpoint": True}
     rewrite(out, 201, config=config)
     assert taken(choose(out)) == (201, "last")
-    assert str(choose(out)) == (
-        f"step 201, the last; --which=best takes step {best(losses)}, val loss {losses[best(losses)]:.4f}"
+    assert choose(out).reason == (
+        f"step 201, the last; --which=best takes step {best(losses)}: val loss {losses[best(losses)]:.4f}"
     )
     assert taken(choose(out, "best")) == (best(losses), "best")
 
@@ -246,7 +250,7 @@ def test_a_new_run_begins_with_the_best(finished: Run, tmp_path: Path) -> None:
     told = begun(finished, tmp_path / "b", init_from=str(out), eval_iters=20)
     assert told.all("eval")[0].val == pytest.approx(losses[best(losses)], abs=1e-6)
     header = told.all("started")[0].choices["init_from"]
-    assert header == f"{checkpoint(out, best(losses))}: {choose(out)}"
+    assert header == f"{checkpoint(out, best(losses))}: {choose(out).reason}"
     told = begun(finished, tmp_path / "l", init_from=str(out), eval_iters=20, which="last")
     assert told.all("eval")[0].val > losses[best(losses)] + 0.05
     assert told.all("started")[0].choices["init_from"] == f"{checkpoint(out, 201)}: step 201, the last"

@@ -110,8 +110,8 @@ def test_a_full_disk(corpus: Path, small_disk: Path) -> None:
     check_survived(out, told, "No space left on device")
     notes = [each for each in told.all("note") if "ledger.jsonl" in each]
     assert len(notes) == 2
-    assert "No space left on device; training goes on" in notes[0]
-    assert "is written again; nothing is missing" in notes[1]
+    assert "No space left on device; training continues" in notes[0]
+    assert "can be written again; nothing is missing" in notes[1]
 
 
 def test_a_disk_that_stays_full(corpus: Path, small_disk: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_disk_that_stays_full(corpus: Path, small_disk: Path) -> None:
     assert "No space left on device" in str(outcome.failure)
     assert len(told.losses) == STEPS
     assert len([each for each in told.all("note") if "could not save" in each]) == 1
-    assert "lines could not be written" in told.all("note")[-1]
+    assert "lines that could not be written" in told.all("note")[-1]
     assert list((out / "checkpoints").iterdir()) == []
 
 
@@ -212,7 +212,7 @@ def test_a_run_that_vanishes(corpus: Path, tmp_path: Path) -> None:
     found = events(out)
     assert isinstance(found[0], RunEvent)
     assert [each.iteration for each in found if isinstance(each, StepEvent)][-5:] == [26, 27, 28, 29, 30]
-    assert len([each for each in told.all("note") if "was removed; it begins anew" in each]) == 1
+    assert len([each for each in told.all("note") if "was removed; starting a new one" in each]) == 1
     assert open_run(out / "ledger.jsonl").value("n_embd") == 16
 
 

@@ -246,5 +246,5 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
         (tmp_path / "out" / "checkpoints").symlink_to(tmp_path / "theirs" / "checkpoints")
         one.save(2)
         (result,) = one.close()
-    assert result.failure == "it is a link, and what it leads to is not touched"
+    assert result.failure == "it is a link, and links are not followed here"
     assert steps(tmp_path / "theirs") == [1]

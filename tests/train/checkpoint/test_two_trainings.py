@@ -195,7 +195,7 @@ def test_a_lock_that_is_none(corpus: Path, tmp_path: Path, kind: str) -> None:
     if kind == "hard":
         train(Asked(given=given, files=("c.py",)), listener=Recorder(), started=time.monotonic())
     else:
-        with pytest.raises(NanopaceError, match=r"\.lock: cannot be written: it is (a link|not a file)"):
+        with pytest.raises(NanopaceError, match=r"\.lock: cannot be written: it is (a link|not a regular file)"):
             train(Asked(given=given, files=("c.py",)), listener=Recorder(), started=time.monotonic())
     assert victim.exists() == (kind != "dangling")
     assert kind == "dangling" or victim.read_text() == "mine"

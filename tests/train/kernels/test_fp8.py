@@ -26,6 +26,7 @@ from nanopace.train.plan.device import check_fp8, find_machine
 from nanopace.train.plan.origin import find_saved, settings_of
 from nanopace.train.plan.run_plan import Choice
 from nanopace.train.run import train
+from nanopace.wording.catalog import words
 
 from ..conftest import TINY, Recorder
 from ..planning import plan_with
@@ -115,11 +116,13 @@ def timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Timed]:
 @pytest.mark.usefixtures("eight_bits")
 def test_what_is_faster_is_picked_and_said_and_remembered(timed: Timed) -> None:
     timed((1, 1.5, 3.0, 1.5), (1, 1, 3.0, 2.0), (2, 1, 3.3, 2.0))
-    sentence = "qkv, into and head: 1.50, 1.50 and 1.65 times as fast as bf16"
+    sentence = "speed relative to bf16: qkv ×1.50, into ×1.50, head ×1.65"
     assert pick_products(SHAPE, 2, DEVICE) == (("qkv", "into", "head"), sentence)
     assert pick_products(SHAPE, 2, DEVICE)[1] == sentence  # still the same run
     timed()
-    assert pick_products(SHAPE, 2, DEVICE) == (("qkv", "into", "head"), sentence + ", measured before")
+    assert pick_products(SHAPE, 2, DEVICE) == (("qkv", "into", "head"), sentence + ", measured earlier")
+    said = words("de").message(pick_products(SHAPE, 2, DEVICE)[1])
+    assert said == "Tempo gegenüber bf16: qkv ×1,50, into ×1,50, head ×1,65, früher gemessen"
 
 
 @pytest.mark.usefixtures("eight_bits")
@@ -127,12 +130,12 @@ def test_what_is_not_is_left_as_it_is(timed: Timed) -> None:
     timed((1, 2, 3.0, 2.0), (1, 1, 3.0, 2.0), (1, 1, 3.0, 2.9))
     assert pick_products(SHAPE, 2, DEVICE) == (
         ("into",),
-        "into: 1.50 times as fast as bf16; as before: qkv 1.0 and head 1.03",
+        "speed relative to bf16: into ×1.50; left in bf16: qkv ×1.00, head ×1.03",
     )
     timed((1, 2, 3.0, 2.5), (1, 2, 3.0, 4.0))
     assert pick_products(replace(SHAPE, vocab_size=70), 2, DEVICE) == (
         (),
-        "none is faster than bf16; as before: qkv 0.86, into 0.6 and head impossible",
+        "no product was at least 5% faster than in bf16: qkv ×0.86, into ×0.60, head not possible",
     )
 
 
@@ -142,7 +145,7 @@ def test_a_trial_that_fails_is_no_reason_to_stop(timed: Timed, monkeypatch: pyte
     with monkeypatch.context() as patch:
         patch.setattr(torch, "_scaled_mm", lambda *_, **__: torch.empty(-1))  # a RuntimeError of torch's own
         found = pick_products(SHAPE, 2, DEVICE)
-    assert found[1].endswith("as before: qkv impossible, into impossible and head impossible")
+    assert found[1].endswith(": qkv could not be tried, into could not be tried, head could not be tried")
     timed(*[(1, 1, 3.0, 1.5)] * 3)  # the next start tries again
     assert pick_products(SHAPE, 2, DEVICE)[0] == PRODUCTS
 
@@ -155,7 +158,7 @@ def test_an_answer_that_cannot_be_read_is_found_again(timed: Timed, tmp_path: Pa
     for written in ("qkv fast", "qkv 1.5; into 1.5", "out 1.50", "qkv nan"):
         answers.write_text(json.dumps(dict.fromkeys(json.loads(answers.read_text()), written)))
         timed(*[(1, 1, 3.0, 1.5)] * 3)
-        assert pick_products(SHAPE, 2, DEVICE)[1] == "qkv, into and head: 2.00, 2.00 and 2.00 times as fast as bf16"
+        assert pick_products(SHAPE, 2, DEVICE)[1] == "speed relative to bf16: qkv ×2.00, into ×2.00, head ×2.00"
 
 
 @pytest.mark.usefixtures("eight_bits")

@@ -80,7 +80,7 @@ def test_full_memory_costs_a_sample_and_no_more(corpus: Path, tmp_path: Path, mo
     monkeypatch.setattr("nanopace.train.loop.loop.write_sample", full)
     _, told = trained(corpus, tmp_path / "out", sample_interval=5, max_iters=10)
     assert told.all("sample") == []
-    assert told.all("note")[0] == "step 0: memory is full; there is no sample"
+    assert told.all("note")[0] == "step 0: no sample, since memory is full"
     assert told.losses.keys() == set(range(11))
 
 

@@ -255,11 +255,11 @@ def test_learning_rates_are_those_of_gpt3(parameters: float, rate: float) -> Non
 
 
 def test_too_little() -> None:
-    with pytest.raises(UsageError, match=r"--tokens 1,000: less than one sequence of 1024 tokens"):
+    with pytest.raises(UsageError, match=r"--tokens 1000: less than one sequence of 1024 tokens"):
         recommend(find_card("4070"), NAMED["gpt2"], tokens=1000)
-    with pytest.raises(UsageError, match=r"--tokens 5,000: less than one step of 8,192"):
+    with pytest.raises(UsageError, match=r"--tokens 5000: less than one step of 8,192"):
         recommend(find_card("4070"), NAMED["gpt2"], tokens=5000, step_tokens=8192)
-    with pytest.raises(UsageError, match=r"--batch 1,000: less than one sequence of 1024 tokens"):
+    with pytest.raises(UsageError, match=r"--batch 1000: less than one sequence of 1024 tokens"):
         recommend(find_card("4070"), NAMED["gpt2"], step_tokens=1000)
     with pytest.raises(UsageError, match=r"there are only 12; use --model gpt2-large, or a card with 23 GB or more"):
         recommend(find_card("4070"), NAMED["gpt2-xl"])

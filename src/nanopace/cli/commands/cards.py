@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from nanopace.cli.options import add_language, words_of
 from nanopace.hardware.cards import Card, all_cards, find_cards, split_count
+from nanopace.wording.template import label
 
 if TYPE_CHECKING:
     from nanopace.wording.catalog import Words
+
+# How far the figures of cards.csv were checked.
+_CHECKED: Mapping[str, str] = {
+    "seen": label("taken from the source"),
+    "seen (secondary)": label("taken from a secondary source"),
+    "formula; inputs seen": label("computed from published figures"),
+    "formula only": label("computed, not published"),
+    "recalled+formula": label("not looked up, but in line with the formula"),
+    "recalled": label("not looked up"),
+    "low confidence": label("uncertain"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _listed(words: Words) -> str:
-    rows = [(words.text("card"), "GB", "TFLOP/s", "")]
+    rows = [(words.text("card"), words.text("GB"), "TFLOP/s", "")]
     for card in all_cards():
         peak = card.peak_for()
         computed = " ~" if peak and not card.verified.startswith("seen") else ""
@@ -48,16 +61,19 @@ def _shown(card: Card, words: Words) -> str:
     def amount(value: float | None, unit: str) -> str:
         return words.text("unknown") if value is None else f"{words.number(value)} {unit}"
 
-    peak = card.peak_for()
+    def size(value: float | None, per: str = "") -> str:
+        return words.text("unknown") if value is None else words.size(value).replace("\u00a0", " ") + per
+
+    peak, processors = card.peak_for(), words.text("SMs")
     rows = {
         words.text("architecture"): f"{card.arch} {card.compute}".strip(),
-        words.text("memory"): f"{amount(card.memory_gb, 'GB')}, {amount(card.bandwidth_gb_s, 'GB/s')}",
+        words.text("memory"): f"{size(card.memory_gb)}, {size(card.bandwidth_gb_s, '/s')}",
         words.text("peak for mfu"): amount(peak and peak.tflops, "TFLOP/s") + (f", {peak.precision}" if peak else ""),
         "bf16": words.text("none") if card.without_bf16 else amount(card.bf16_tflops, "TFLOP/s"),
         "fp16": amount(card.fp16_tflops, "TFLOP/s"),
         "fp32": amount(card.fp32_tflops, "TFLOP/s"),
-        words.text("processors"): f"{amount(card.sms, 'SMs')}, {amount(card.boost_mhz, 'MHz')}",
-        words.text("figures"): card.verified,
+        words.text("processors"): f"{amount(card.sms, processors)}, {amount(card.boost_mhz, 'MHz')}",
+        words.text("figures"): words.text(_CHECKED[card.verified]) if card.verified in _CHECKED else card.verified,
         words.text("source"): card.source,
         words.text("note"): card.note,
     }

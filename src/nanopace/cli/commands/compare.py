@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("facts missing from the logs, for the run whose letter you put first, or for all")
     group.add_argument("--config", metavar="[A=]FILE", action="append", default=[], help="a nanoGPT config file")
     group.add_argument(
-        "--set", metavar="[A.]KNOB=VALUE", action="append", default=[], help="set a knob, such as B.batch_size=8"
+        "--set", metavar="[A.]NAME=VALUE", action="append", default=[], help="set a knob, such as B.batch_size=8"
     )
     group.add_argument(
         "--gpu", metavar="[A=]NAME", action="append", default=[], help='the card that ran, such as "4070" or "B=4090"'

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nanopace.cli.checkpoint_flag import add_which, passed_over_lines, which_line
+from nanopace.cli.checkpoint_flag import add_which, passed_over_lines
 from nanopace.cli.needs_torch import needs_torch
 from nanopace.cli.options import add_language, words_of
 from nanopace.wording.printable import clean
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         "Wrote {path}: {parameters} parameters, {which}",
         path=args.target,
         parameters=words.count(parameters),
-        which=which_line(chosen, words) if chosen else words.text("step {step}", step=words.count(pretrained.step)),
+        which=words.message(chosen.reason) if chosen else words.text("step {step}", step=words.count(pretrained.step)),
     )
     print(clean(said))
     return 0

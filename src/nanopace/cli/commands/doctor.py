@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from nanopace.cli.options import add_language, words_of
 from nanopace.errors import InputError, reason_of
+from nanopace.wording.template import label
 
 if TYPE_CHECKING:
     from nanopace.wording.catalog import Words
 
 State = Literal["ok", "warn", "bad"]
 
-_MARKS: Mapping[State, str] = {"ok": "ok  ", "warn": "warn", "bad": "BAD "}
+_MARKS: Mapping[State, str] = {"ok": label("ok"), "warn": label("warn"), "bad": label("BAD")}
 _PATIENCE_S = 300.0  # for torch: the first compilation on a slow machine takes a minute or two
 _DISK_BYTES = 256 << 20
 _SLOW_DISK_MB_S = 100.0  # slower, and a checkpoint of GPT-2 takes 15 seconds
@@ -55,8 +56,10 @@ def run(args: argparse.Namespace) -> int:
     if not args.out_dir.is_dir():
         raise InputError("--out_dir {path}: no such directory", path=args.out_dir)
     states = []
+    marks = {state: words.text(mark) for state, mark in _MARKS.items()}
+    width = max(map(len, marks.values()))
     for line in _lines(args.out_dir, words):
-        print(f"{_MARKS[line.state]}  {line.text}", flush=True)
+        print(f"{marks[line.state]:{width}}  {line.text}", flush=True)
         states.append(line.state)
     return 1 if "bad" in states else 0
 
@@ -105,10 +108,10 @@ def _of_torch(words: Words) -> Iterator[Line]:
 
 def _of_a_crash(returncode: int, hung: bool, complaint: str, words: Words) -> Line:
     if hung:
-        return Line("bad", words.text("torch hangs: no answer after {seconds} s", seconds=f"{_PATIENCE_S:.0f}"))
+        return Line("bad", words.text("torch hangs: no answer after {time}", time=_time(_PATIENCE_S, words)))
     if "No module named 'torch'" in complaint:
         return Line("bad", words.text("torch is not installed: pip install 'nanopace[train]'"))
-    last = (complaint.strip().splitlines() or [f"exit code {returncode}"])[-1]
+    last = (complaint.strip().splitlines() or [words.text("exit code {code}", code=returncode)])[-1]
     return Line("bad", words.text("torch fails on this machine: {reason}", reason=last[:300]))
 
 
@@ -128,7 +131,9 @@ def _no_card(found: Mapping[str, Any], words: Words) -> Line:
 def _card(found: Mapping[str, Any], words: Words) -> Line:
     parts = [
         f"{found['cards']} x {found['name']}" if found["cards"] > 1 else str(found["name"]),
-        words.text("{free} of {total} GB free", free=_gb(found["free_gb"]), total=_gb(found["memory_gb"])),
+        words.text(
+            "{free} of {total} GB free", free=_gb(found["free_gb"], words), total=_gb(found["memory_gb"], words)
+        ),
         f"sm {found['capability']}",
     ]
     if found["driver"]:
@@ -141,14 +146,14 @@ def _card(found: Mapping[str, Any], words: Words) -> Line:
 
 def _speed(found: Mapping[str, Any], words: Words) -> Line:
     reached = words.text(
-        "large {dtype} matrix products reach {tflops} TFLOP/s", dtype=found["dtype"], tflops=f"{found['tflops']:.0f}"
+        "large {dtype} matrix products reach {tflops} TFLOP/s", dtype=found["dtype"], tflops=round(found["tflops"])
     )
     parts = [reached]
     share = found["tflops"] / found["peak_tflops"] if found["peak_tflops"] else None
     if share is not None:
         parts.append(words.text("{share} of the card's peak", share=words.percent(share)))
     if found["sm_mhz"]:
-        parts.append(f"{found['sm_mhz']:.0f} MHz")
+        parts.append(f"{words.count(found['sm_mhz'])} MHz")
     if found["throttle"]:
         parts.append(words.text("throttled by {reasons}", reasons=found["throttle"].replace(",", ", ")))
     slow = share is not None and share < _SLOW_CARD
@@ -159,7 +164,7 @@ def _works(name: str, what: str) -> dict[str, Callable[[Mapping[str, Any], Words
     """The three possible outcomes of a trial."""
 
     def works(found: Mapping[str, Any], words: Words) -> Line:
-        return Line("ok", words.text("{what} works ({seconds} s)", what=what, seconds=f"{found['seconds']:.1f}"))
+        return Line("ok", words.text("{what} works ({time})", what=what, time=_time(found["seconds"], words)))
 
     def fails(found: Mapping[str, Any], words: Words) -> Line:
         return Line("bad", words.text("{what} fails: {reason}", what=what, reason=found["reason"]))
@@ -194,7 +199,10 @@ def _memory(words: Words) -> Line:
     except (OSError, ValueError, KeyError, IndexError):
         return Line("ok", words.text("memory of this machine: unknown"))
     said = words.text(
-        "memory: {free} of {total} GB free, {cores} cores", free=_gb(free), total=_gb(total), cores=os.cpu_count()
+        "memory: {free} of {total} GB free, {cores} cores",
+        free=_gb(free, words),
+        total=_gb(total, words),
+        cores=os.cpu_count(),
     )
     return Line("warn" if free < _LEAST_MEMORY_GB else "ok", said)
 
@@ -206,7 +214,9 @@ def _disk(directory: Path, words: Words) -> Line:
         space = os.statvfs(directory)
         free_gb = space.f_bavail * space.f_frsize / _GIB
         if free_gb * _GIB < 4 * _DISK_BYTES:
-            return Line("bad", words.text("disk: only {free} GB free in {path}", free=_gb(free_gb), path=directory))
+            return Line(
+                "bad", words.text("disk: only {free} GB free in {path}", free=_gb(free_gb, words), path=directory)
+            )
         with tempfile.TemporaryFile(dir=directory) as file:
             began = time.perf_counter()
             for _ in range(_DISK_BYTES // len(block)):
@@ -217,10 +227,14 @@ def _disk(directory: Path, words: Words) -> Line:
     except OSError as error:
         return Line("bad", words.text("disk: {path}: {reason}", path=directory, reason=reason_of(error)))
     said = words.text(
-        "disk: writes {rate} MB/s, {free} GB free in {path}", rate=f"{rate:.0f}", free=_gb(free_gb), path=directory
+        "disk: writes {rate} MB/s, {free} GB free in {path}", rate=round(rate), free=_gb(free_gb, words), path=directory
     )
     return Line("warn" if rate < _SLOW_DISK_MB_S or free_gb < _LEAST_FREE_GB else "ok", said)
 
 
-def _gb(size: float) -> str:
-    return f"{size:.0f}" if size >= 10 else f"{size:.1f}"
+def _gb(size: float, words: Words) -> str:
+    return words.number(size, 0 if size >= 10 else 1)
+
+
+def _time(seconds: float, words: Words) -> str:
+    return words.duration(seconds).replace("\u00a0", " ")

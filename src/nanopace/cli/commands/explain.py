@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("facts missing from the log")
     group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file (read, never executed)")
     group.add_argument(
-        "--set", metavar="KNOB=VALUE", action="append", default=[], help="set a knob, such as batch_size=8"
+        "--set", metavar="NAME=VALUE", action="append", default=[], help="set a knob, such as batch_size=8"
     )
     group.add_argument(
         "--gpu", metavar="NAME", help='the card that ran, such as "4070" or "2x 4090" (see nanopace cards)'

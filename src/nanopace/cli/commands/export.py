@@ -22,6 +22,7 @@ from nanopace.errors import InputError, reason_of
 if TYPE_CHECKING:
     from nanopace.export.points import Point
     from nanopace.run import Run
+    from nanopace.wording.catalog import Words
 
 _SUFFIXES: Mapping[str, str] = {"csv": ".csv", "parquet": ".parquet", "perfetto": ".perfetto.json"}
 _TRACKERS = ("tensorboard", "trackio", "wandb", "mlflow")
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("facts missing from the log")
     group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file (read, never executed)")
     group.add_argument(
-        "--set", metavar="KNOB=VALUE", action="append", default=[], help="set a knob, such as batch_size=8"
+        "--set", metavar="NAME=VALUE", action="append", default=[], help="set a knob, such as batch_size=8"
     )
     add_stage(parser)
     add_language(parser)
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     ]
     for each in runs:
         out = args.out if args.out is not None and len(runs) == 1 else _place(args.out, each, args.to)
-        if said := _export(each, args, out):
+        if said := _export(each, args, out, words):
             print(said)
     return 0
 
@@ -70,18 +71,18 @@ def _place(out: Path | None, run: Run, tool: str) -> Path:
     return (out or Path()) / (name + _SUFFIXES.get(tool, f"-{tool}"))
 
 
-def _export(run: Run, args: argparse.Namespace, out: Path) -> str:
+def _export(run: Run, args: argparse.Namespace, out: Path, words: Words) -> str:
     from nanopace.export.points import points
 
     exported = points(run)
     if args.to in _TRACKERS:
-        return _to_tracker(run, exported, args, out)
+        return _to_tracker(run, exported, args, out, words)
     data = _writers(run.name)[args.to](exported)
     if args.out is not None and str(args.out) == "-":
         sys.stdout.buffer.write(data)
         return ""
     _write(out, data)
-    return f"{out}: {len(exported):,} points"
+    return words.plural("{path}: {n} point", "{path}: {n} points", len(exported), path=out)
 
 
 def _writers(name: str) -> Mapping[str, Callable[[Sequence[Point]], bytes]]:
@@ -91,7 +92,7 @@ def _writers(name: str) -> Mapping[str, Callable[[Sequence[Point]], bytes]]:
     return {"csv": to_csv, "parquet": to_parquet, "perfetto": lambda points: to_perfetto(name, points)}
 
 
-def _to_tracker(run: Run, exported: Sequence[Point], args: argparse.Namespace, out: Path) -> str:
+def _to_tracker(run: Run, exported: Sequence[Point], args: argparse.Namespace, out: Path, words: Words) -> str:
     from nanopace.export.tracker import send
     from nanopace.trackers.tracker import Heading, make_tracker
 
@@ -102,7 +103,10 @@ def _to_tracker(run: Run, exported: Sequence[Point], args: argparse.Namespace, o
     except Exception as error:  # from a third-party library
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError("--to {tool}: {reason}", tool=args.to, reason=reason) from None
-    return said or f"{args.to}: {run.name}, {len(exported):,} points"
+    if said:
+        return words.message(said)
+    count = len(exported)
+    return words.plural("{tool}: {run}, {n} point", "{tool}: {run}, {n} points", count, tool=args.to, run=run.name)
 
 
 def _write(out: Path, data: bytes) -> None:

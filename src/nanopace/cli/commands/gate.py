@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group = parser.add_argument_group("facts missing from the logs")
     group.add_argument("--config", metavar="FILE", help="the nanoGPT config file of both runs (read, never executed)")
-    group.add_argument("--set", metavar="KNOB=VALUE", action="append", default=[], help="set a knob of both runs")
+    group.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="set a knob of both runs")
     group.add_argument("--gpu", metavar="NAME", help='the card that ran, such as "4070" or "2x 4090"')
     add_pattern(group)
     add_stage(parser)

@@ -31,8 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"names:\n{listed}\n\nIf interrupted, run the same command again to continue."
     parser.add_argument("sources", nargs="+", metavar="NAME|PATH", help="one of the names below, or your own files")
     parser.add_argument("--out", metavar="DIR", type=Path, help="output directory (default: data/NAME)")
-    parser.add_argument("--name", help="name of the corpus (default: taken from its files)")
-    parser.add_argument("--tokenizer", help="gpt2 (default), bytes, chars, or bpe, which is trained on the corpus")
+    parser.add_argument("--name", metavar="NAME", help="name of the corpus (default: taken from its files)")
+    parser.add_argument(
+        "--tokenizer", metavar="TOKENIZER", help="gpt2 (default), bytes, chars, or bpe, which is trained on the corpus"
+    )
     parser.add_argument(
         "--vocab_size", metavar="N", type=_count, help=f"vocabulary size of a bpe tokenizer (default: {_VOCAB_SIZE})"
     )
@@ -154,7 +156,7 @@ def _show(summary: Summary, words: Words) -> None:
     if counts.replaced:
         rows.append((words.text("not UTF-8"), words.text("{n} characters replaced", n=words.count(counts.replaced))))
     path = str(summary.directory)
-    print(clean(path if encoded.text_bytes else words.text("{path}: is there already", path=path)))
+    print(clean(path if encoded.text_bytes else words.text("{path}: already prepared", path=path)))
     width = max(len(label) for label, _ in rows)
     for label, value in rows:
         print(f"  {label:{width}}  {value}")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nanopace.cli.checkpoint_flag import add_which, passed_over_lines, which_line
+from nanopace.cli.checkpoint_flag import add_which, passed_over_lines
 from nanopace.cli.needs_torch import needs_torch
 from nanopace.cli.options import add_language, bounded, words_of
 from nanopace.cli.sample_flags import add_sampling, find_weights, read_sampling
@@ -101,7 +101,7 @@ def _notes(args: argparse.Namespace, pretrained: Pretrained, device: str, words:
         )
     yield from passed_over_lines(pretrained.chosen, words)
     if pretrained.chosen is not None:
-        yield which_line(pretrained.chosen, words)
+        yield words.message(pretrained.chosen.reason)
 
 
 def _sample(model: GPT, tokenizer: Tokenizer, start: list[int], args: argparse.Namespace, seed: int) -> int:

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nanopace.cli.display.log_lines import size
 from nanopace.cli.display.progress_bar import bar_of_bytes
 from nanopace.cli.needs_torch import needs_torch
 from nanopace.cli.options import add_language, words_of
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from nanopace.train.checkpoint.verify import Verdict
     from nanopace.wording.catalog import Words
 
+_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 _WORTH_A_BAR = 1 << 30  # bytes: a second or two
 _LARGEST_LEDGER = 1 << 32  # bytes: ten million steps; a sparse file would take hours to read
 _LONGEST_LINE = 1 << 20  # bytes, a thousand times the size of an event
@@ -60,7 +60,9 @@ def _line(verdict: Verdict, words: Words) -> str:
     name = verdict.path.name if verdict.step is None else words.text("step {step}", step=words.count(verdict.step))
     said = words.text("intact") if verdict.wrong is None else words.error(verdict.wrong)
     best = "" if verdict.best is None else words.text("; the best: val loss {loss}", loss=words.loss(verdict.best))
-    return f"{name}  {size(verdict.bytes)}  {said}{best}"
+    unit, of = next(((unit, of) for unit, of in _UNITS if verdict.bytes >= of), _UNITS[-1])
+    size = words.size(verdict.bytes / of, unit, 2).replace("\u00a0", " ")
+    return f"{name}  {size}  {said}{best}"
 
 
 def _ledger_lines(path: Path, words: Words) -> Iterator[str]:

@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("facts missing from the log")
     group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file (read, never executed)")
     group.add_argument(
-        "--set", metavar="KNOB=VALUE", action="append", default=[], help="set a knob, such as max_iters=5000"
+        "--set", metavar="NAME=VALUE", action="append", default=[], help="set a knob, such as max_iters=5000"
     )
     group.add_argument(
         "--gpu", metavar="NAME", help='the card in use, such as "4070" or "2x 4090" (see nanopace cards)'
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.words or args.words == ["-"]:
         return _watch_pipe(args, words, complete)
     if not args.words[0]:
-        raise UsageError("{message} ({prog} --help)", message="argument LOG: is empty", prog="nanopace watch")
+        raise UsageError("argument LOG: must not be empty (nanopace watch --help)")
     return _watch_file(args, words, complete)
 
 
@@ -240,7 +240,8 @@ def _start_and_watch(args: argparse.Namespace, words: Words, complete: Callable[
     _watch(source, args.log, args, words, complete, stop, process.poll)
     if process.poll() is None:
         said = words.text(
-            "The training goes on as process {pid}. nanopace watch {path} watches it again, kill -INT {pid} stops it.",
+            "Training continues as process {pid}. To watch it again: nanopace watch {path}; to stop it: kill -INT "
+            "{pid}.",
             pid=str(process.pid),
             path=args.log,
         )

@@ -89,7 +89,7 @@ class Display:
         if self._intro.note_in_ledger is not None:
             for line in new_losses():
                 self._intro.note_in_ledger(line, self._iteration)
-                print(f"nanopace: {line}", file=sys.stderr, flush=True)
+                print(f"nanopace: {self._words.message(line)}", file=sys.stderr, flush=True)
 
 
 class PlainLines(Display):

@@ -28,6 +28,7 @@ PHASES: Mapping[str, str] = {
     "optimizer": label("optimizer"),
     "evaluation": label("evaluation"),
     "checkpoint": label("checkpoint"),
+    "sample": label("sampling"),
     "logging": label("logging"),
     "suspend": label("suspended"),
     "other": label("other"),

@@ -154,7 +154,7 @@ def _unsaved(end: Outcome, out_dir: str, words: Words) -> str:
             "{done}, but nothing was saved ({reason}); before you train again, make room there or choose another "
             "--out_dir, and name a --rescue_dir on another disk",
             done=done,
-            reason=end.failure,
+            reason=words.message(end.failure or ""),
         )
     newest = int(end.checkpoint.rpartition("-")[2])
     if newest == end.iteration:
@@ -164,7 +164,7 @@ def _unsaved(end: Outcome, out_dir: str, words: Words) -> str:
             done=done,
             step=str(newest),
             out_dir=out_dir,
-            reason=end.failure,
+            reason=words.message(end.failure or ""),
             path=end.checkpoint,
             next=_go_on(end.out_dir, words) if interrupted else next_step,
         )
@@ -173,7 +173,7 @@ def _unsaved(end: Outcome, out_dir: str, words: Words) -> str:
         "make room, then {next}",
         done=done,
         step=str(end.iteration),
-        reason=end.failure,
+        reason=words.message(end.failure or ""),
         newest=str(newest),
         path=end.checkpoint,
         next=_go_on(end.out_dir, words),

@@ -38,7 +38,11 @@ class TrialProgress(WithBar):
 
         self._done += 1
         rate, words = outcome.tokens_per_second, self._words
-        result = failure(outcome.failure, words) if outcome.failure else f"{words.si(rate)} {words.text('tokens/s')}"
+        result = (
+            failure(outcome.failure, words)
+            if outcome.failure
+            else words.text("{tokens} tokens/s", tokens=words.si(rate))
+        )
         line = f"{'+'.join(changed) or 'A'}: {result}"
         if self._bar is None or self._task is None:
             print(f"{self._of()} {line}", file=sys.stderr, flush=True)

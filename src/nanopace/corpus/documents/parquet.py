@@ -17,7 +17,7 @@ from typing import Any
 from nanopace.compressed import DENSEST, TooDenseError, check_density
 from nanopace.corpus.documents.parquet_pages import BadPageError, page_sizes
 from nanopace.corpus.documents.pieces import Document
-from nanopace.errors import InputError
+from nanopace.errors import InputError, Message
 from nanopace.files import open_regular
 
 MAGIC = b"PAR1"
@@ -78,7 +78,7 @@ def _table(path: Path, text_field: str) -> Any:
         file.seek(max(0, size - 8))
         footer, end = int.from_bytes(file.read(4), "little"), file.read(4)
     if begin != MAGIC or end != MAGIC or not 0 < footer <= min(size - 12, _LARGEST_FOOTER):
-        raise _unreadable(path, "it does not begin and end as parquet does")
+        raise _unreadable(path, Message("it does not begin and end like a parquet file"))
     table = pyarrow("pyarrow.parquet").ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER)
     try:
         _check_column(path, table.schema_arrow, text_field)
@@ -114,7 +114,7 @@ def _rows_at_once(path: Path, chunk: Any) -> int:
                 check_density(unpacked, packed)
                 largest = max(largest, unpacked)
         except BadPageError:
-            raise _unreadable(path, "the header of a page is damaged") from None
+            raise _unreadable(path, Message("the header of a page is damaged")) from None
     if largest > _LARGEST_PAGE:
         raise InputError(
             "{path}: has a {size} MB page, but at most {most} MB are read at once; rewrite it with fewer rows per "

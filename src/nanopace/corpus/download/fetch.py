@@ -210,7 +210,7 @@ class _Transfer:
         free = shutil.disk_usage(self.target.parent).free
         if self.size is not None and self.size - here > free:
             raise InputError(
-                "{path}: {size} MB still to download, but the disk has only {free} MB free",
+                "{path}: {size:,} MB still to download, but the disk has only {free:,} MB free",
                 path=self.target,
                 size=(self.size - here) // 1_000_000,
                 free=free // 1_000_000,
@@ -222,7 +222,7 @@ class _Transfer:
             return
         self.part.unlink()
         raise InputError(
-            "{url}: reports no length, and {size} MB arrived without end; they were removed",
+            "{url}: reports no length, and {size:,} MB arrived without end; they were removed",
             url=self.remote.url,
             size=here // 1_000_000,
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from nanopace.errors import InputError, unreadable
+from nanopace.errors import InputError, Message, unreadable
 from nanopace.files import read_bounded
 
 META_FILE: Final = "meta.pkl"
@@ -44,7 +44,7 @@ def read_meta(path: Path) -> Meta:
         raise InputError(
             "{path}: only a dict of strings and integers is read; nothing is executed: {reason}",
             path=path,
-            reason=str(reason),
+            reason=reason.args[0] if reason.args else "",
         ) from None
     vocab_size = content.get("vocab_size")
     known = isinstance(vocab_size, int) and 0 < vocab_size <= _MOST_ENTRIES
@@ -106,9 +106,9 @@ def _check_instructions(data: bytes) -> None:
         elif name not in ("PROTO", "FRAME", "STOP"):
             raise ValueError(name)
         if steps > _MOST_STEPS or depth + len(marks) > _DEEPEST_STACK or remembered > _MOST_REMEMBERED:
-            raise ValueError("too large")
+            raise ValueError(Message("it is too large"))
     if depth != 1 or marks:
-        raise ValueError("not one dict")
+        raise ValueError(Message("it is not one dict"))
 
 
 def _check_plain(content: Any) -> None:
@@ -119,7 +119,7 @@ def _check_plain(content: Any) -> None:
         if type(found) is dict and id(found) not in known:
             known.add(id(found))
             if not all(type(key) in (str, int) for key in found):
-                raise ValueError("a key that is neither a string nor an integer")
+                raise ValueError(Message("it has a key that is neither a string nor an integer"))
             left += [value for value in found.values() if type(value) not in (str, int)]
         else:
             raise ValueError(type(found).__name__)

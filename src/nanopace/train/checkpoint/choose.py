@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from nanopace.errors import InputError, NanopaceError, UsageError
+from nanopace.errors import InputError, Message, NanopaceError, UsageError
 from nanopace.knob_values import step_of_which
 from nanopace.train.checkpoint.best import Best, read_best
 from nanopace.train.checkpoint.layout import Saved, checkpoint_directories, newest_intact, read_state, step_of, verified
@@ -33,16 +33,37 @@ class Chosen:
     newest: int  # the last step with a checkpoint, intact or not
     passed_over: Sequence[NanopaceError] = ()  # errors of the checkpoints that came first but cannot be used
 
-    def __str__(self) -> str:
-        """The English line in the header of a run that starts from it."""
-        loss = "" if self.best is None or self.best[0] != self.saved.step else f", val loss {self.best[1]:.4f}"
-        if self.why == "best" and not self.asked and self.newest != self.saved.step:
-            why = f"the best{loss}, as its always_save_checkpoint=False asks for; --which=last takes step {self.newest}"
-        elif self.why == "last" and not self.asked and self.best is not None and not loss:
-            why = f"the last; --which=best takes step {self.best[0]}, val loss {self.best[1]:.4f}"
-        else:
-            why = f"the {self.why}{loss}" if self.why != "step" else f"asked for{loss}"
-        return f"step {self.saved.step}, {why}"
+    @property
+    def reason(self) -> Message:
+        """What was taken, why, and how to get the other one."""
+        step, last, best = self.saved.step, self.newest, self.best
+        if self.why == "step":
+            return Message("step {step:,}, as requested", step=step)
+        if best is not None and best[0] == step == last:
+            return Message("step {step:,}, the best and the last: val loss {loss:.4f}", step=step, loss=best[1])
+        if self.why == "best":
+            assert best is not None
+            if self.asked:
+                return Message("step {step:,}, the best: val loss {loss:.4f}", step=step, loss=best[1])
+            return Message(
+                "step {step:,}, the best: val loss {loss:.4f} (the run has always_save_checkpoint=False); "
+                "--which=last takes step {last:,}",
+                step=step,
+                loss=best[1],
+                last=last,
+            )
+        if step != last:
+            return Message("step {step:,}, the last intact one", step=step)
+        if self.asked or (best is None and self.evaluated):
+            return Message("step {step:,}, the last", step=step)
+        if best is None:
+            return Message("step {step:,}, the last; no evaluation was made, so the best is unknown", step=step)
+        return Message(
+            "step {step:,}, the last; --which=best takes step {best:,}: val loss {loss:.4f}",
+            step=step,
+            best=best[0],
+            loss=best[1],
+        )
 
 
 def choose(out_dir: Path, which: str = "") -> Chosen:

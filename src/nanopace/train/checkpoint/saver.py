@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from nanopace.corpus.tokenizers.tokenizer import Tokenizer
 from nanopace.errors import InputError, Message
+from nanopace.files import LINK
 from nanopace.train.checkpoint.best import BEST, Best, KnownBest, known_best, write_best
 from nanopace.train.checkpoint.layout import CHECKPOINTS, MODEL, OPTIMIZER, checkpoint_directories, step_of, verified
 from nanopace.train.checkpoint.lock import Claim
@@ -253,7 +254,7 @@ class Checkpointer:
             self._run_dir, self._known, self._unwritten_best = run_dir, KnownBest(), None
             self._intact.clear()
         if os.path.islink(run_dir / CHECKPOINTS):
-            raise OSError(errno.ELOOP, "it is a link, and what it leads to is not touched", str(run_dir / CHECKPOINTS))
+            raise OSError(errno.ELOOP, LINK, str(run_dir / CHECKPOINTS))
         return run_dir
 
     def _record_best(self, job: _BestJob) -> None:

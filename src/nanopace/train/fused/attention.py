@@ -6,7 +6,8 @@ because their libraries have to load, so the result is stored for the next start
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -25,6 +26,8 @@ _SWITCHES = {
     "math": torch.backends.cuda.enable_math_sdp,
 }
 _TOPIC = "attention"
+_REMEMBERED = re.compile(r"(cudnn|flash|efficient) ([0-9]{1,6}\.[0-9]{2})")
+_NONE = "none"  # of them takes the shape
 _TOKENS = 1 << 16  # per trial: enough to fill a card
 
 
@@ -33,14 +36,12 @@ def pick_attention(shape: ModelShape, batch_size: int, device: torch.device, dty
     if device.type != "cuda":
         return Message("torch's own choice: this device has only one kernel")
     question = _question(shape, batch_size, device, dtype)
-    known = recall(_TOPIC, question)
-    if known is not None and known.partition(":")[0] in _SWITCHES:
-        _switch_on(known.partition(":")[0], "math")
-        return Message("{kernel}, measured before", kernel=known)
-    found = _measured(shape, batch_size, device, dtype)
-    remember(_TOPIC, question, found)
-    _switch_on(found.partition(":")[0], "math")
-    return found
+    known = _read(recall(_TOPIC, question))
+    times = _measured(shape, batch_size, device, dtype) if known is None else known
+    if known is None:
+        remember(_TOPIC, question, ", ".join(f"{name} {ms:.2f}" for name, ms in times.items()) or _NONE)
+    _switch_on(next(iter(times), "math"), "math")
+    return _said(times) if known is None else Message("{reason}, measured earlier", reason=_said(times))
 
 
 def attention_backward(out: Tensor, q_k_v: Sequence[Tensor], d_out: Tensor) -> tuple[Tensor, ...]:
@@ -56,19 +57,33 @@ def _question(shape: ModelShape, batch_size: int, device: torch.device, dtype: t
     return f"{card}, torch {torch.__version__}, {dtype}, {size}, in a graph"
 
 
-def _measured(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> str:
-    """The name of the fastest kernel, and the times."""
+def _read(written: str | None) -> dict[str, float] | None:
+    """The times from an earlier start; None if there are none, or not as `pick_attention` writes them."""
+    if written is None or written == _NONE:
+        return None if written is None else {}
+    found = [_REMEMBERED.fullmatch(each) for each in written.split(", ")]
+    return {each[1]: float(each[2]) for each in found if each} if all(found) else None
+
+
+def _said(times: Mapping[str, float]) -> Message:
+    if not times:
+        return Message("math: no fused kernel supports this shape")
+    (best, ms), *others = times.items()
+    if not others:
+        return Message("{kernel}: {ms:.2f} ms per layer", kernel=best, ms=ms)
+    listed = Message.joined(", ", (Message("{kernel} {ms:.2f} ms", kernel=name, ms=other) for name, other in others))
+    return Message("{kernel}: {ms:.2f} ms per layer ({others})", kernel=best, ms=ms, others=listed)
+
+
+def _measured(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> dict[str, float]:
+    """The time of each kernel that supports this shape, the fastest first."""
     times = {}
     for name in ("cudnn", "flash", "efficient"):
         _switch_on(name)
         milliseconds = _time(shape, batch_size, device, dtype)
         if milliseconds is not None:
             times[name] = milliseconds
-    if not times:
-        return "math: no fused kernel takes this shape"
-    best = min(times, key=lambda name: times[name])
-    others = ", ".join(f"{name} {ms:.2f} ms" for name, ms in times.items() if name != best)
-    return f"{best}: {times[best]:.2f} ms per layer" + (f" ({others})" if others else "")
+    return dict(sorted(times.items(), key=lambda item: item[1]))
 
 
 def _switch_on(*kept: str) -> None:

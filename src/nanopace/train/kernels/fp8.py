@@ -8,12 +8,13 @@ by its largest value. All scales are tensors on the device, so nothing waits for
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import cache
 
 import torch
 from torch import Tensor
 
+from nanopace.errors import Message
 from nanopace.hardware.memory import rows_at_a_time
 from nanopace.train.kernels.timing import card_ms
 from nanopace.train.models.gpt2 import ModelShape
@@ -58,17 +59,23 @@ def pick_products(shape: ModelShape, rows: int, device: torch.device) -> tuple[t
     """The products that are faster in 8 bits for micro-batches of `rows` tokens, by measurement, and by how much."""
     speeds, before = _speeds(shape.n_embd, shape.vocab_size, min(rows, _ROWS), device)
     picked = tuple(name for name in PRODUCTS if speeds.get(name, 0) >= _WORTH_IT)
-    said = "none is faster than bf16"
-    if picked:
-        said = f"{_listed(picked)}: {_listed([f'{speeds[name]:.2f}' for name in picked])} times as fast as bf16"
-    left = [f"{name} {speeds.get(name) or 'impossible'}" for name in PRODUCTS if name not in picked]
-    if left:
-        said += f"; as before: {_listed(left)}"
-    return picked, said + (", measured before" if before else "")
+    left = [name for name in PRODUCTS if name not in picked]
+    faster, slower = (Message.joined(", ", (_speed_of(name, speeds) for name in names)) for names in (picked, left))
+    if not picked:
+        said = Message("no product was at least 5% faster than in bf16: {slower}", slower=slower)
+    elif left:
+        said = Message("speed relative to bf16: {faster}; left in bf16: {slower}", faster=faster, slower=slower)
+    else:
+        said = Message("speed relative to bf16: {faster}", faster=faster)
+    return picked, Message("{reason}, measured earlier", reason=said) if before else said
 
 
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+def _speed_of(name: str, speeds: Mapping[str, float]) -> Message:
+    if name not in speeds:
+        return Message("{product} not possible", product=name)
+    if not speeds[name]:
+        return Message("{product} could not be tried", product=name)
+    return Message("{product} ×{speed:.2f}", product=name, speed=speeds[name])
 
 
 @cache  # measures only once, even if the result cannot be stored

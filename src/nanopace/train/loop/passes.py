@@ -123,9 +123,9 @@ class FusedPasses:
             return None  # no room for it
         self._graph, self._recorded = graph, (tokens.shape, count)
         return Message(
-            "each micro-step runs as a CUDA graph: launching its kernels took {launching} of {running} ms",
-            launching=f"{launching:.1f}",
-            running=f"{running:.1f}",
+            "each micro-step runs as a CUDA graph: launching its kernels took {launching:.1f} of {running:.1f} ms",
+            launching=launching,
+            running=running,
         )
 
     def _run(self, tokens: Tensor, targets: Tensor, count: int) -> Tensor:

@@ -32,8 +32,9 @@ class Unsaved:
     path: Path  # where it should be
     reason: str
 
-    def __str__(self) -> str:
-        return f"{self.path}: {self.reason}"
+    @property
+    def message(self) -> Message:
+        return Message.joined(": ", (str(self.path), self.reason))
 
 
 class CheckpointManager:

@@ -111,16 +111,16 @@ class StepReports:
             self._note_fault(step.iteration, loss, norm)
 
     def _note_fault(self, iteration: int, loss: float, norm: float) -> None:
-        known = {"step": iteration, "loss": f"{loss:.4f}", "norm": f"{norm:.2f}", "count": self.watch.skipped}
+        known = {"step": iteration, "loss": loss, "norm": norm, "count": self.watch.skipped}
         if self._parts.release is not None and math.isfinite(loss):  # each layer only knows about later ones
             text = Message(
-                "step {step}: loss {loss}, gradient norm {norm}: skipped, except by the layers behind the one whose "
-                "gradient is not finite (skipped so far: {count})",
+                "step {step}: loss {loss:.4f}, gradient norm {norm:.2f}: skipped, except by the layers behind the "
+                "one whose gradient is not finite (skipped so far: {count})",
                 **known,
             )
         else:
             text = Message(
-                "step {step}: loss {loss}, gradient norm {norm}: skipped, the weights stay as they were "
+                "step {step}: loss {loss:.4f}, gradient norm {norm:.2f}: skipped, the weights stay as they were "
                 "(skipped so far: {count})",
                 **known,
             )

@@ -25,7 +25,7 @@ def differences(saved: Saved, config: TrainConfig) -> dict[str, str]:
 
 
 def _of_the_data(saved: Saved, config: TrainConfig) -> Iterator[str]:
-    read = Message("the data continues after the {windows} windows already read", windows=f"{saved.windows:,}")
+    read = Message("the data continues after the {windows:,} windows already read", windows=saved.windows)
     order = Message("the data continues in another order, and windows of this epoch may come again")
     for names, what in ((_OF_A_STEP, read), (_OF_THE_ORDER, order)):
         changed = _changed(saved, config, names)

@@ -35,12 +35,12 @@ def pick_steps(
     size = (shape.n_layer, shape.n_embd, shape.vocab_size, shape.block_size, config.batch_size)
     steps = climb(*size, machine.memory_gb, recipe=shape.recipe, fp8=config.fp8, single=single)
     peak = fused_peak_bytes(*size, steps, recipe=shape.recipe, fp8=config.fp8)
-    need = {"need": f"{peak / GIB:.1f}", "memory": f"{machine.memory_gb:.1f}"}
+    need = {"need": peak / GIB, "memory": machine.memory_gb}
     if not steps:
-        return steps, Message("everything is kept: it takes about {need} of {memory} GiB", **need)
+        return steps, Message("everything is kept: it takes about {need:.1f} of {memory:.1f} GiB", **need)
     before = fused_peak_bytes(*size, steps[:-1], recipe=shape.recipe, fp8=config.fp8) / GIB
     takes = Message(
-        "takes about {need} of {memory} GiB, and {more} without {last}", more=f"{before:.1f}", last=steps[-1], **need
+        "takes about {need:.1f} of {memory:.1f} GiB, and {more:.1f} without {last}", more=before, last=steps[-1], **need
     )
     return steps, Message.joined(": ", (", ".join(steps), takes))
 

@@ -48,7 +48,7 @@ def find_saved(out_dir: Path, listener: Listener) -> Saved:
     if saved is None and refused and not newer:
         raise refused[0]  # the error about nanoGPT's file, which says what to do
     for error in refused:
-        said = Message.joined("", (str(error),))
+        said = error.as_message()
         if saved is not None:
             said = Message("{error}; resuming from {path} instead", error=error, path=saved.path)
         listener.note(said)
@@ -66,12 +66,12 @@ def find_saved(out_dir: Path, listener: Listener) -> Saved:
         )
     if ours is not None and theirs is not None:
         behind = theirs if saved is ours else ours
-        which = {"path": saved.path, "step": f"{saved.step:,}", "other": behind.path, "behind": f"{behind.step:,}"}
+        which = {"path": saved.path, "step": saved.step, "other": behind.path, "behind": behind.step}
         if saved is ours:
-            note = Message("resuming from {path} at step {step}; {other} is at step {behind}", **which)
+            note = Message("resuming from {path} at step {step:,}; {other} is at step {behind:,}", **which)
         else:
             note = Message(
-                "resuming from {path} at step {step}; {other} is at step {behind}; to resume from that one, move "
+                "resuming from {path} at step {step:,}; {other} is at step {behind:,}; to resume from that one, move "
                 "{file} away",
                 file=NANOGPT_FILE,
                 **which,

@@ -24,27 +24,27 @@ def notes_on(saved: Saved, asked: Asked) -> list[str]:
     if not saved.ours:
         notes += _notes_on_nanogpt(saved, asked.given)
     anew = Message(
-        "{path}: does not say which windows were read; the data continues in nanopace's order with window {window}, "
+        "{path}: does not say which windows were read; the data continues in nanopace's order with window {window:,}, "
         "and dropout draws new random numbers",
         path=saved.path,
-        window=f"{saved.state.get('windows', 0):,}",
+        window=saved.state.get("windows", 0),
     )
     return [*notes, anew]
 
 
 def _notes_on_nanogpt(saved: Saved, given: Mapping[str, Value]) -> list[str]:
-    begun = {"path": saved.path, "step": f"{saved.step:,}"}
+    begun = {"path": saved.path, "step": saved.step}
     if saved.best is None:
         note = Message(
-            "{path}: resuming nanoGPT's run at iteration {step}, with its weights and AdamW's averages; it has no "
+            "{path}: resuming nanoGPT's run at iteration {step:,}, with its weights and AdamW's averages; it has no "
             "best_val_loss yet",
             **begun,
         )
     else:
         note = Message(
-            "{path}: resuming nanoGPT's run at iteration {step}, with its weights, AdamW's averages and best_val_loss "
-            "{loss}",
-            loss=f"{saved.best[1]:.4f}",
+            "{path}: resuming nanoGPT's run at iteration {step:,}, with its weights, AdamW's averages and "
+            "best_val_loss {loss:.4f}",
+            loss=saved.best[1],
             **begun,
         )
     notes: list[str] = [note]

@@ -91,7 +91,7 @@ class RunPlan:
         no_samples = self.config.sample_interval > 0 and self.corpus.tokenizer is None
         evaluated = self.eval_batch.value
         return {
-            **({} if chosen is None else {"init_from": f"{chosen.saved.path}: {chosen}"}),
+            **({} if chosen is None else {"init_from": Message.joined(": ", (str(chosen.saved.path), chosen.reason))}),
             **self.config_reasons,
             "tf32": self.tf32,
             "attention": self.attention,

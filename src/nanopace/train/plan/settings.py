@@ -135,11 +135,11 @@ def pick_eval_train(config: TrainConfig) -> tuple[str, str]:
         return "steps", Message("a second pass takes as long as eval_target_error demands; --eval_train=full runs it")
     between = min(config.eval_interval, max(1, config.max_iters)) * config.gradient_accumulation_steps
     share = config.eval_iters / (_MICRO_STEP * between)
-    shown = f"{share:.0%}" if share >= 0.1 else f"{100 * share:.2g}%"
+    percent = round(100 * share) if share >= 0.1 else float(f"{100 * share:.2g}")
     if share < _UNNOTICED:
-        return "full", Message("the second pass adds about {share} to the steps", share=shown)
+        return "full", Message("the second pass adds about {percent:.12g}% to the steps", percent=percent)
     return "steps", Message(
-        "a second pass would add about {share}; --eval_train=full prints nanoGPT's train loss", share=shown
+        "a second pass would add about {percent:.12g}%; --eval_train=full prints nanoGPT's train loss", percent=percent
     )
 
 
@@ -150,7 +150,7 @@ def _card(machine: Machine, dtype: str) -> dict[str, str]:
     peak = machine.peak_flops(dtype)
     if peak is None:
         return {"gpu": Message.joined(": ", (machine.name, Message("unknown peak")))}
-    known = Message("{tflops} TFLOP/s in {dtype}", tflops=f"{peak / 1e12:.0f}", dtype=dtype)
+    known = Message("{tflops:,.0f} TFLOP/s in {dtype}", tflops=peak / 1e12, dtype=dtype)
     return {"gpu": Message.joined(": ", (machine.name, known))}
 
 
@@ -227,13 +227,13 @@ def _on_a_card(asked: Mapping[str, Value], corpus: Corpus, machine: Machine, ran
     steps = max(200, _EPOCHS * corpus.train.tokens // tokens)
     fits = Message("the amount of memory is unknown")
     if machine.memory_gb is not None:
-        fits = Message("{count} would fit in {memory} GiB", count=fitting, memory=f"{machine.memory_gb:.0f}")
-    why = Message("for {tokens}M training tokens", tokens=f"{corpus.train.tokens / 1e6:.1f}")
+        fits = Message("{count} would fit in {memory:.0f} GiB", count=fitting, memory=machine.memory_gb)
+    why = Message("for {tokens:,.1f}M training tokens", tokens=corpus.train.tokens / 1e6)
     by_heart = Message("so little text is soon learned by heart")
     if large:
         by_heart = Message("hardly any token is seen more than {times} times", times=_EPOCHS)
     rate = (6e-4, Message("nanoGPT's, for GPT-2")) if large else (1e-3, _HIGHER_RATE)
-    step = Message("{tokens} tokens per step", tokens=f"{accumulation * batch_size * block_size:,}")
+    step = Message("{tokens:,} tokens per step", tokens=accumulation * batch_size * block_size)
     return {
         **{name: (value, why) for name, value in shape.items()},
         "dropout": (dropout, by_heart),
@@ -266,7 +266,7 @@ def _on_a_cpu(asked: Mapping[str, Value], ranks: int) -> Chosen:
         **_schedule(
             asked,
             steps,
-            Message("about two minutes at {ms} ms per step, as measured", ms=f"{step_seconds * 1000:.0f}"),
+            Message("about two minutes at {ms:,.0f} ms per step, as measured", ms=step_seconds * 1000),
         ),
     }
 

@@ -23,7 +23,7 @@ def check_size(
     if weights > memory:
         raise ConfigError(
             "n_layer={n_layer}, n_embd={n_embd}, vocab_size={vocab_size}, block_size={block_size}: the weights "
-            "take {needed} GiB, but this computer has {memory}",
+            "take {needed:,.12g} GiB, but this computer has {memory:,.12g}",
             n_layer=n_layer,
             n_embd=n_embd,
             vocab_size=vocab_size,
@@ -36,7 +36,7 @@ def check_size(
     if max(micro_batch, step) > memory:
         raise ConfigError(
             "batch_size={batch_size}, block_size={block_size}, gradient_accumulation_steps={accumulation}: a step"
-            " takes more than {needed} GiB, but this computer has {memory}",
+            " takes more than {needed:,.12g} GiB, but this computer has {memory:,.12g}",
             batch_size=batch_size,
             block_size=block_size,
             accumulation=accumulation,
@@ -49,5 +49,5 @@ def _memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _gib(count: int) -> str:
-    return f"{count // GIB:,}" if count >= 10 * GIB else f"{count / GIB:.1f}"
+def _gib(count: int) -> float:
+    return count // GIB if count >= 10 * GIB else round(count / GIB, 1)

@@ -44,7 +44,7 @@ def page(found: Ablation, title: str, words: Words) -> str:
         for player, share in zip(found.players, found.speed, strict=True)
     ]
     first, last = (
-        (name, math.log(rate), f"{words.si(rate)} {words.text('tokens/s')}")
+        (name, math.log(rate), words.text("{tokens} tokens/s", tokens=words.si(rate)))
         for name, rate in zip("AB", found.tokens_per_second, strict=True)
     )
     answer = [_answer(found, words), *_verdict(found, words)]

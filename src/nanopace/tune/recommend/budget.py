@@ -39,7 +39,7 @@ def budget_of(model: Model, dataset: Dataset, tokens: int | None = None, step_to
     if step < model.block_size:
         raise UsageError(
             "--batch {tokens}: less than one sequence of {block_size} tokens; increase it",
-            tokens=f"{step:,}",
+            tokens=step,
             block_size=model.block_size,
         )
     sequences = sequences_per_step(step, model.block_size)
@@ -47,14 +47,14 @@ def budget_of(model: Model, dataset: Dataset, tokens: int | None = None, step_to
     if asked < model.block_size:
         raise UsageError(
             "--tokens {tokens}: less than one sequence of {block_size} tokens; increase it",
-            tokens=f"{asked:,}",
+            tokens=asked,
             block_size=model.block_size,
         )
     if asked < per_step:
         raise UsageError(
-            "--tokens {tokens}: less than one step of {step}; use more, or a smaller --batch",
-            tokens=f"{asked:,}",
-            step=f"{per_step:,}",
+            "--tokens {tokens}: less than one step of {step:,}; use more, or a smaller --batch",
+            tokens=asked,
+            step=per_step,
         )
     return Budget(sequences, per_step, round(asked / per_step), reason)
 

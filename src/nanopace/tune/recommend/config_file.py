@@ -24,7 +24,7 @@ def config_text(found: Recommendation) -> str:
     english = words("en")
     lines = [f"# {line}" for line in _opening(found, english)]
     lines += [_line(choice, english) for choice in found.knobs if _is_shared(choice)]
-    lines += ["", "# nanopace's own, over which nanoGPT passes:"]
+    lines += ["", "# nanopace's own settings, which nanoGPT ignores:"]
     lines += [_line(choice, english) for choice in found.knobs if not _is_shared(choice)]
     text = "\n".join(lines) + "\n"
     return text.replace("\u00a0", " ").encode("ascii", "replace").decode()
@@ -52,7 +52,7 @@ def _opening(found: Recommendation, english: Words) -> list[str]:
         )
     said += [english.note(code, numbers) for code, numbers in headline(found)]
     if (loss := found.loss) is not None:
-        said.append(f"Loss at the end, on web text: about {loss.expected:.2f} ({loss.low:.2f} to {loss.high:.2f}).")
+        said.append(f"Final loss on web text: about {loss.expected:.2f} ({loss.low:.2f} to {loss.high:.2f}).")
     warnings = ("nanogpt_smaller", "nanogpt_never", "fine_tune", "little_text", "long", "long_alone")
     said += [english.note(code, numbers) for code, numbers in notes(found) if code in warnings]
     return said

@@ -200,28 +200,28 @@ def does_not_fit(card: Card, model: Model) -> UsageError:
     values = {
         "model": model.name,
         "card": card.name,
-        "memory": f"{card.memory_gb:g}",
-        "needed": f"{least / GIB:.1f}",
-        "room": f"{least / GIB / 0.9:.0f}",
+        "memory": card.memory_gb,
+        "needed": least / GIB,
+        "room": least / GIB / 0.9,
     }
     if most:
         return UsageError(
-            "{model} does not fit on {card}: one sequence needs {needed} GiB if gradients are kept, but there are "
-            "only {memory}; use --batch {tokens} or less, so that a step is one micro-batch, or a card with {room} "
-            "GB or more",
+            "{model} does not fit on {card}: one sequence needs {needed:,.1f} GiB if gradients are kept, but there are "
+            "only {memory:,g}; use --batch {tokens} or less, so that a step is one micro-batch, or a card with "
+            "{room:,.0f} GB or more",
             tokens=most * model.block_size,
             **values,
         )
     if smaller:
         return UsageError(
-            "{model} does not fit on {card}: one sequence needs {needed} GiB if gradients are kept, but there are "
-            "only {memory}; use --model {smaller}, or a card with {room} GB or more",
+            "{model} does not fit on {card}: one sequence needs {needed:,.1f} GiB if gradients are kept, but there are "
+            "only {memory:,g}; use --model {smaller}, or a card with {room:,.0f} GB or more",
             smaller=smaller[-1].name,
             **values,
         )
     return UsageError(
-        "{model} does not fit on {card}: one sequence needs {needed} GiB if gradients are kept, but there are only "
-        "{memory}; use fewer layers, a smaller block_size, or a card with {room} GB or more",
+        "{model} does not fit on {card}: one sequence needs {needed:,.1f} GiB if gradients are kept, but there are "
+        "only {memory:,g}; use fewer layers, a smaller block_size, or a card with {room:,.0f} GB or more",
         **values,
     )
 

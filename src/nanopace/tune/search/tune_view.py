@@ -28,7 +28,8 @@ def write(found: Tuned, words: Words, writer: TerminalWriter) -> None:
         writer.line(said, hanging=2)
     if found.found_out:
         writer.heading(words.text("What the trainer finds out itself"))
-        writer.table(Table([(Cell(name, "bold"), why) for name, why in found.found_out.items()], "ll"))
+        reasons = [(Cell(name, "bold"), words.from_english(why)) for name, why in found.found_out.items()]
+        writer.table(Table(reasons, "ll"))
         for said in _of_the_data(found, words):
             writer.line(said, hanging=2)
     if found.calibration is not None:

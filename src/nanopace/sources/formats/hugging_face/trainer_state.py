@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from nanopace.errors import InputError, NotALog
+from nanopace.errors import InputError, Message, NotALog
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.hugging_face.entries import MOST_S, ValidationSet, tell_rate
 from nanopace.sources.running_clock import RunningClock
@@ -97,4 +97,4 @@ class TrainerStateReader:
 
 
 def _reason(error: Exception) -> str:
-    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
+    return Message("it is nested too deeply") if isinstance(error, RecursionError) else str(error)
