@@ -78,7 +78,7 @@ def main() -> None:
             parts.batches.close()
     on, off = (median(seconds[name]) for name in loops)
     spread = np.std(seconds["without"]) / off / ROUNDS**0.5
-    print(f"a step with the clock {on * 1000:.3f} ms, without {off * 1000:.3f} ms: {on / off - 1:+.3%} (±{spread:.3%})")
+    print(f"step with the clock {on * 1000:.3f} ms, without {off * 1000:.3f} ms: {on / off - 1:+.3%} (±{spread:.3%})")
 
 
 def _measure(loops: dict[str, Loop], device: torch.device, steps: int) -> dict[str, list[float]]:

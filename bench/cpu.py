@@ -104,21 +104,20 @@ class Trainer:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nanogpt", type=Path)
-    parser.add_argument("--only", action="append", choices=list(CONFIGURATIONS), help="several times, too; else all")
+    parser.add_argument("--only", action="append", choices=list(CONFIGURATIONS), help="repeatable (default: all)")
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of a turn")
-    parser.add_argument("--threads", type=int, help="of each trainer; else as torch chooses")
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of a turn")
+    parser.add_argument("--threads", type=int, help="threads per trainer (default: torch decides)")
     args = parser.parse_args()
-    columns = ("nanoGPT", "nanopace", "ratio", "median", "middle half", "quick", "CPU", "rows")
+    columns = ("nanoGPT", "nanopace", "ratio", "median", "middle half", "fastest", "CPU", "rows")
     print(f"{'configuration':24}" + "".join(f"{name:>{width}}" for name, width in zip(columns, WIDTHS, strict=True)))
     with tempfile.TemporaryDirectory() as folder:
         data = write_zipf_tokens(Path(folder, "data"), 1_000_000, 100_000, VOCAB)
         for name in args.only or CONFIGURATIONS:
             print(_compared(name, args, Path(folder), data), flush=True)
-    print(
-        "steps a second by the wall clock and their ratio; that of the rounds; of the quickest tenth of all steps, from"
-    )
-    print("row to row; of the time on a core; of the median rows, which are the step alone in ours")
+    print("nanoGPT, nanopace: steps per second of wall-clock time. All other columns are ratios: ratio: of these two;")
+    print("median, middle half: of the rounds; fastest: of the fastest tenth of all steps, row to row; CPU: of the CPU")
+    print("time per step; rows: of the median printed times, which for nanopace cover the step alone.")
 
 
 def _compared(name: str, args: argparse.Namespace, room: Path, data: Path) -> str:

@@ -109,7 +109,7 @@ OVERFITTING: Knobs = {
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nanogpt", type=Path)
-    parser.add_argument("--orders", type=int, default=200, help="command lines of files and flags in any order")
+    parser.add_argument("--orders", type=int, default=200, help="random command lines of files and flags")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         room, nanogpt = Path(folder), args.nanogpt.resolve()
@@ -137,8 +137,8 @@ def _settings(nanogpt: Path, room: Path, orders: int) -> bool:
                 # nanoGPT makes this name from the current time; we do not.
                 if ours[name] != expected[name] and not str(expected[name]).startswith("ft-"):
                     differences += 1
-                    print(f"{' '.join(line)}: {name} is {ours[name]!r}, and {expected[name]!r} in nanoGPT")
-    print(f"settings: {len(lines)} command lines of {len(theirs[0])} knobs, {differences} differ from nanoGPT's")
+                    print(f"{' '.join(line)}: {name} is {ours[name]!r} here, but {expected[name]!r} in nanoGPT")
+    print(f"settings: {len(lines)} command lines, {len(theirs[0])} knobs each: {differences} differences from nanoGPT")
     return differences == 0
 
 
@@ -181,10 +181,10 @@ def _best(nanogpt: Path, room: Path) -> bool:
     print(f"best: step {best[0]}, val loss {best[1]:.5f}; the last is step {last}")
     print(
         f"exported: iter_num {checkpoint['iter_num']}, best_val_loss {float(checkpoint['best_val_loss']):.5f}, "
-        f"evaluated by nanoGPT's model on the same windows {loss:.5f}"
+        f"loss of nanoGPT's model on the same windows {loss:.5f}"
     )
     same = checkpoint["iter_num"] == best[0] and abs(loss - best[1]) < 1e-4
-    print("the exported model is the best one:", "holds" if same and last != best[0] else "MISSED")
+    print("the exported model is the best one:", "yes" if same and last != best[0] else "NO")
     return same and last != best[0]
 
 

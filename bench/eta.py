@@ -150,7 +150,7 @@ def main() -> None:
         half = "test" if zlib.crc32(group.encode()) % 2 else "fit"
         for each in forecasts(run):
             found[half, kind, each.cut].append(each)
-    print("inside the interval, median width over the time left (forecasts; those without an interval)")
+    print("share inside the interval ± half its median width, relative to the time left (with an interval; without)")
     print(f"{'':22}" + "".join(f"{f'at {cut:.0%}':>30}" for cut in CUTS))
     for half in ("fit", "test"):
         kinds = dict.fromkeys(kind for of, kind, _ in found if of == half)
@@ -159,7 +159,7 @@ def main() -> None:
         real = [k for k in kinds if k != "shocks"]
         shares = [_share(found[half, kind, cut]) for kind in real for cut in CUTS]
         known = [share for share in shares if share is not None]
-        print(f"{half:5} all but shocks, each kind and cut counted alike: {sum(known) / len(known):.1%}")
+        print(f"{half:5} all but shocks, each kind and cut weighted equally: {sum(known) / len(known):.1%}")
 
 
 def _share(forecasts: list[Forecast]) -> float | None:

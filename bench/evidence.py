@@ -24,10 +24,10 @@ from tests.evidence.truth import trained
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10_000)
-    parser.add_argument("--pairs", type=int, help="default: a tenth of the runs")
-    parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
+    parser.add_argument("--pairs", type=int, help="default: one tenth of --runs")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="first seed")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--seed", type=int, help="show this run alone")
+    parser.add_argument("--seed", type=int, help="show only this run")
     args = parser.parse_args()
     if args.seed is not None:
         print(trained(drawn(args.seed)).text, end="")

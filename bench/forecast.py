@@ -50,14 +50,14 @@ def looked_up(log: Path) -> tuple[int, int]:
 def main() -> None:
     for points, factor in ((9, 1.5), (20, 1.5), (40, 1.5), (20, 2.0)):
         share = simulated(points, factor)
-        print(f"{points:3} evaluations, {factor} x: the interval held in {share:.1%} of {TRIALS} simulated runs")
+        print(f"{points:3} evaluations, {factor}x: the loss was inside the interval in {share:.1%} of {TRIALS} runs")
     totals = [0, 0]
     for name in sys.argv[1:]:
         held, asked = looked_up(Path(name))
         totals = [totals[0] + held, totals[1] + asked]
         print(f"{Path(name).name}: {held} of {asked}")
     if sys.argv[1:]:
-        print(f"together: {totals[0]} of {totals[1]}")
+        print(f"total: {totals[0]} of {totals[1]}")
 
 
 if __name__ == "__main__":

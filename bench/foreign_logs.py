@@ -134,7 +134,7 @@ def files_of(paths: list[Path]) -> Iterator[Path]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", nargs="+", type=Path)
-    parser.add_argument("--trainer", choices=TRAINERS, help="whose logs they are; else whoever has the most rows")
+    parser.add_argument("--trainer", choices=TRAINERS, help="default: whichever matches the most rows")
     args = parser.parse_args()
     asked = [args.trainer] if args.trainer else list(TRAINERS)
     wrong = checked = 0

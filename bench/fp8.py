@@ -40,17 +40,16 @@ WAYS = ("head", "into", "qkv,into,head")  # the head only, the MLP only, all aft
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--loss", nargs="*", metavar="PRODUCTS", help=f"some of {','.join(PRODUCTS)}, for each run")
+    runs = f"also train, and print the losses; each argument is a run with fp8 for some of {','.join(PRODUCTS)}"
+    parser.add_argument("--loss", nargs="*", metavar="PRODUCTS", help=runs)
     args = parser.parse_args()
     ways = [tuple(each.split(",")) for each in args.loss or WAYS]
     if not all(set(each) <= set(PRODUCTS) for each in ways):
-        parser.error(f"--loss takes some of {','.join(PRODUCTS)}")
+        parser.error(f"--loss: each argument must be a comma-separated list out of {','.join(PRODUCTS)}")
     if not has_fp8(DEVICE):
-        print(f"{torch.cuda.get_device_name(DEVICE)} has no fp8: Ada, Hopper and Blackwell do")
+        print(f"{torch.cuda.get_device_name(DEVICE)} does not support fp8; Ada, Hopper and Blackwell do")
         return
-    print(
-        f"{'width':>6}  {'product':24}{'bf16 ms':>9}{'free':>8}{'fused':>8}{'dynamic':>9}   (times the speed of bf16)"
-    )
+    print(f"{'width':>6}  {'product':24}{'bf16 ms':>9}{'free':>8}{'fused':>8}{'dynamic':>9}   (speed relative to bf16)")
     for width in WIDTHS:
         _products(width)
     if args.loss is not None:
@@ -63,9 +62,9 @@ def main() -> None:
 def _products(width: int) -> None:
     shapes = {
         "qkv": (width, 3 * width),
-        "attention's out": (width, width),
-        "MLP into": (width, 4 * width),
-        "MLP out of": (4 * width, width),
+        "attention out": (width, width),
+        "MLP in": (width, 4 * width),
+        "MLP out": (4 * width, width),
         "head, 8192 rows": (width, VOCAB),
     }
     for name, (into, out) in shapes.items():
@@ -102,11 +101,11 @@ def _losses(ways: Sequence[tuple[str, ...]]) -> None:
     windows = torch.empty((STEPS * BATCH, LENGTH + 1), dtype=torch.int32)
     corpus.train.gather(Order(corpus.train, LENGTH, 1337).starts(0, len(windows)), LENGTH + 1, windows.numpy())
     pick_attention(shape, BATCH, DEVICE, torch.bfloat16)
-    print(f"the trainer would take {pick_products(shape, BATCH * LENGTH, DEVICE)[1]}")
+    print(f"the trainer would choose {pick_products(shape, BATCH * LENGTH, DEVICE)[1]}")
     for fp8 in ways:
         step_ms, loss = _trained(shape, fp8, windows.view(STEPS, BATCH, LENGTH + 1))
         name = ", ".join(fp8) or "none"
-        print(f"fp8: {name:18}{step_ms:7.1f} ms a step, mean loss of the last 20: {loss:.4f}", flush=True)
+        print(f"fp8: {name:18}{step_ms:7.1f} ms per step, mean loss of the last 20 steps: {loss:.4f}", flush=True)
 
 
 def _trained(shape: ModelShape, fp8: tuple[str, ...], windows: Tensor) -> tuple[float, float]:

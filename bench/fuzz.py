@@ -53,19 +53,19 @@ def _fuzz(pool: Pool, args: argparse.Namespace) -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", metavar="TARGET", choices=tuple(TARGETS), help=", ".join(TARGETS))
-    parser.add_argument("--format", nargs="+", metavar="NAME", help="only these, of the targets formats and parsers")
+    parser.add_argument("--format", nargs="+", metavar="NAME", help="only these formats (targets formats and parsers)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--executions", type=int, metavar="N", help="so many of each target, instead of the time")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="processes at a time")
-    parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"), metavar="DIR", help="kept here")
-    parser.add_argument("--case", type=int, metavar="N", help="only this one of --only")
-    parser.add_argument("--file", type=Path, help="only this input, for --only")
+    parser.add_argument("--executions", type=int, metavar="N", help="inputs per target, instead of a time limit")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="parallel processes")
+    parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"), metavar="DIR", help="output folder")
+    parser.add_argument("--case", type=int, metavar="N", help="replay this case of --only")
+    parser.add_argument("--file", type=Path, help="run --only on this file alone")
     for hidden, kind in (("--worker", Path), ("--cases", str), ("--seconds", float)):
         parser.add_argument(hidden, type=kind, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if (args.case is not None or args.file is not None) and len(args.only or ()) != 1:
-        parser.error("--case and --file need one --only TARGET")
+        parser.error("--case and --file need --only with a single TARGET")
     return args
 
 
@@ -127,7 +127,7 @@ def _table(tallies: dict[str, Tally], seconds: float, findings: Path) -> None:
     for line in (line for tally in tallies.values() for line in tally.findings.values()):
         print(f"  {line}")
     if any(tally.findings for tally in tallies.values()):
-        print(f"Inputs and how to run them again: {findings}/")
+        print(f"Inputs, and the commands to replay them: {findings}/")
 
 
 if __name__ == "__main__":

@@ -122,8 +122,8 @@ def real(directory: Path) -> tuple[str, Counter[str], Counter[str]]:
 def main(arguments: Sequence[str]) -> None:
     trials = int(arguments[0]) if arguments and arguments[0].isdigit() else TRIALS
     directories = [Path(each) for each in arguments if not each.isdigit()]
-    titles = " | ".join(f"{title:17}" for title in ("1% slower", "as fast", "0.5% slower"))
-    print(f"{f'{trials} pairs of runs each':38} | {titles} | enough")
+    titles = " | ".join(f"{title:17}" for title in ("1% slower", "same speed", "0.5% slower"))
+    print(f"{f'{trials} pairs of runs per cell':38} | {titles} | enough")
     print(f"{'':38} | " + " | ".join(["slow   not   ?   "] * 3) + " |")
     if not directories:
         for kind in KINDS:

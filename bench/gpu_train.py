@@ -31,8 +31,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nanogpt", type=Path)
     parser.add_argument("--micro_batch", type=int, default=64)
-    parser.add_argument("--every", type=int, default=EVERY, help="steps between our evaluations")
-    parser.add_argument("--steps", type=int, default=2 * EVERY + 5, help="our steps")
+    parser.add_argument("--every", type=int, default=EVERY, help="steps between nanopace's evaluations")
+    parser.add_argument("--steps", type=int, default=2 * EVERY + 5, help="nanopace's steps")
     parser.add_argument("--keep", type=Path, help="copy the logs and the ledger here")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -80,17 +80,17 @@ def _show(ours: Result, theirs: Result, room: Path) -> None:
     print(f"{'tokens/s':44}{STEP_TOKENS / ours_ms * 1000:12,.0f}{STEP_TOKENS / theirs_ms * 1000:12,.0f}")
     print(f"{'longest step / median, after 5 steps':44}{max(steps) / ours_ms:12.3f}")
     print(f"{'evaluation of 1.6M validation tokens, ms':44}{median(evaluations):12.0f}")
-    print(f"{'checkpoint: training waits, ms (longest)':44}{max(stalls):12.1f}")
+    print(f"{'checkpoint: training blocked, ms (longest)':44}{max(stalls):12.1f}")
     print(f"{'checkpoint: in the background, ms':44}{median(each['background_ms'] for each in saves):12.0f}")
     both = median(evaluations) + median(stalls)
     print(f"{'evaluation and checkpoint together, ms':44}{both:12.0f}{spikes:12.0f}{spikes / both:8.1f}")
     share, their_share = both / per_interval, spikes / (USUAL * theirs_ms + spikes)
-    print(f"{f'share of the wall clock, one in {USUAL} steps':44}{share:12.2%}{their_share:12.2%}")
+    print(f"{f'share of the wall clock, every {USUAL} steps':44}{share:12.2%}{their_share:12.2%}")
     wall = diagnose(open_run(room / "ours" / "ledger.jsonl")).wall
     at = sorted({each["iteration"] for each in events if each["event"] == "eval"})
-    print(f"{f'share as measured, evaluations at {at}':44}{wall.overhead_share:12.2%} of {wall.total_s:.0f} s")
+    print(f"{f'measured share, evaluations at {at}':44}{wall.overhead_share:12.2%} of {wall.total_s:.0f} s")
     losses = [_losses(each) for each in (ours, theirs)]
-    print(f"{'loss of steps 41 to 45':44}{losses[0]:12.4f}{losses[1]:12.4f}")
+    print(f"{'mean loss of steps 41 to 45':44}{losses[0]:12.4f}{losses[1]:12.4f}")
 
 
 def _events(out_dir: Path) -> list[dict]:

@@ -189,13 +189,13 @@ def _line(kind: str, ms: float, limit: float, whole: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipe", choices=("gpt2", "fast"), default="gpt2")
-    parser.add_argument("--micro_batch", type=int, help="sequences; else 64, or 8 on a card of less than 40 GB")
+    parser.add_argument("--micro_batch", type=int, help="sequences (default: 64; 8 below 40 GB of GPU memory)")
     args = parser.parse_args()
     measured = measure(args.recipe, args.micro_batch)
     ceilings, working = measured.ceilings, sum(kernel.ms for kernel in measured.step)
     print(f"{measured.card}: a micro-step of {measured.shape.batch} x {measured.shape.length} tokens, and an update")
     print(f"ceilings: products {ceilings.flops / 1e12:.0f} TFLOP/s, copies {ceilings.bytes / 1e9:.0f} GB/s")
-    print(f"a micro-step takes {measured.step_ms:.2f} ms by the clock, in which kernels run for {working:.2f} ms")
+    print(f"a micro-step takes {measured.step_ms:.2f} ms of wall-clock time; kernels run for {working:.2f} ms of it")
     print("\n".join(table(measured)))
 
 

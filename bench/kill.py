@@ -36,13 +36,13 @@ def main() -> int:
     tally = json.loads(done.stdout)
     resumed = [step for step in tally["resumed_from"] if step]
     print(f"kills                      {tally['kills']}")
-    print(f"  inside writing           {tally['left']['.writing']}")
-    print(f"  inside removing          {tally['left']['.removing']}")
-    print(f"runs brought to their end  {tally['runs']}")
+    print(f"  while writing            {tally['left']['.writing']}")
+    print(f"  while removing           {tally['left']['.removing']}")
+    print(f"runs completed             {tally['runs']}")
     print(f"resumed from a checkpoint  {len(resumed)} times, at steps {min(resumed)} to {max(resumed)}, ", end="")
     print(f"median {median(resumed):.0f}")
-    print(f"begun anew, none saved     {len(tally['resumed_from']) - len(resumed)} times")
-    print(f"bit-identical in the end   {'yes' if not tally['differences'] else 'no'}")
+    print(f"no checkpoint, restarted   {len(tally['resumed_from']) - len(resumed)} times")
+    print(f"bit-identical at the end   {'yes' if not tally['differences'] else 'no'}")
     for difference in tally["differences"]:
         print(f"  {difference}")
     return int(bool(tally["differences"]))

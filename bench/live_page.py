@@ -90,7 +90,7 @@ def paint(directory: Path) -> bool:
             file.writelines(row(i, random.Random(i)) for i in range(ROWS, ROWS + 50))
         page.wait_for_timeout(15_000)
         peak = _peak_mb(server.pid)
-    print(f"paint   {ROWS:,} rows: first paint {first:.2f} s, charts drawn {drawn:.2f} s; server {peak:.0f} MB at most")
+    print(f"paint   {ROWS:,} rows: first paint {first:.2f} s, charts drawn {drawn:.2f} s; server peak {peak:.0f} MB")
     return first < PAINT_S and peak < MEMORY_MB
 
 
@@ -141,8 +141,8 @@ def pages(directory: Path) -> bool:
     ratio, error = mean(ratios), stdev(ratios) / len(ratios) ** 0.5
     share = busy / (BLOCKS * 2 * WINDOW_S)
     print(
-        f"pages   {PAGES} open: {ratio:.4f} ± {error:.4f} times the steps per second with the server stopped "
-        f"({mean(without):.0f}); the server takes {share:.1%} of a core"
+        f"pages   {PAGES} open: {ratio:.4f} ± {error:.4f} times the speed with the server stopped "
+        f"({mean(without):.0f} steps/s); the server uses {share:.1%} of a core"
     )
     return ratio - 2 * error > 1 - COST
 

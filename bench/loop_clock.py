@@ -32,7 +32,7 @@ def main() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     loss = torch.zeros((), device=device)
     with tempfile.TemporaryDirectory() as folder:
-        print(f"{'':44}{'µs a step':>10}{f'of {STEP_MS:.0f} ms':>10}")
+        print(f"{'':44}{'µs/step':>10}{f'of {STEP_MS:.0f} ms':>10}")
         for name, body in (
             ("step", _plain),
             ("step, loss as a number", _number),
@@ -42,7 +42,7 @@ def main() -> None:
             cost = _own_cost(body, Path(folder) / name.replace(" ", "-"), rounds, device)
             print(f"{name:44}{cost * 1e6:10.2f}{cost / (STEP_MS / 1000):10.3%}")
         _training(Path(folder) / "training", rounds, device)
-    print(f"the bar is {BAR:.1%}")
+    print(f"bar: {BAR:.1%}")
 
 
 def _own_cost(body: Callable[[Any, int], None], folder: Path, rounds: int, device: torch.device) -> float:
@@ -125,7 +125,7 @@ def _training(folder: Path, rounds: int, device: torch.device) -> None:
     ratios = [on / off for on, off in zip(seconds[True], seconds[False], strict=True)]
     error = stdev(ratios) / len(ratios) ** 0.5
     print(
-        f"a training on the {device.type}: {median(seconds[True]) * 1000:.3f} ms a step with the clock,"
+        f"training on the {device.type}: {median(seconds[True]) * 1000:.3f} ms per step with the clock,"
         f" {median(seconds[False]) * 1000:.3f} without: {median(ratios) - 1:+.2%} (±{error:.2%})"
     )
 

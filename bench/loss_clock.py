@@ -50,7 +50,7 @@ def trace_of_log(run: Run, tokens_per_step: int) -> Trace:
     ms = {row.iteration: row.ms for row in run.rows}
     evaluated = [each for each in run.evaluations if each.iteration > 0 and each.val is not None]
     if not evaluated or any(step not in ms for step in range(1, evaluated[-1].iteration + 1)):
-        raise ValueError("the log has no evaluation after its first, or lacks rows before it")
+        raise ValueError("the log has no evaluation after the first, or rows are missing before it")
     elapsed = {0: 0.0}
     for step in range(1, evaluated[-1].iteration + 1):
         elapsed[step] = elapsed[step - 1] + ms[step] / 1000
@@ -64,7 +64,7 @@ def trace_of_ledger(events: Sequence[Event]) -> Trace:
     ends the clock."""
     evaluated = [each for each in events if isinstance(each, EvalEvent)]
     if len(evaluated) < 2 or evaluated[0].iteration != 0:
-        raise ValueError("the ledger has no evaluation at the beginning and another at the end")
+        raise ValueError("the ledger has no evaluation at step 0, or no later one")
     first, last = evaluated[0], evaluated[-1]
     moments = tuple(
         Moment(each.iteration, _seconds(events, first, each), each.val)
@@ -103,7 +103,7 @@ def parse_setting(text: str) -> dict[str, Value]:
     for part in filter(None, re.split(r",(?=\s*\w+=)", text.strip())):
         name, equals, written = part.strip().partition("=")
         if not equals or not name.isidentifier():
-            raise ValueError(f"{part}: a setting is name=value,name=value,...")
+            raise ValueError(f"{part}: a setting must be name=value,name=value,...")
         knobs[SHORT.get(name, name)] = _value(written)
     return knobs
 

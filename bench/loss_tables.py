@@ -31,7 +31,7 @@ def show(records: Sequence[Record], target: float | None) -> None:
     goal = target if target is not None else fmean(each["loss"] for each in first) if first else None
     width = 2 + max((len(setting) for _, setting in runs), default=0)
     head = f"{'trainer':10}{'setting':{width}}"
-    print(f"\n{head}{'seed':>6}{'steps':>7}{'Mtokens':>9}{'seconds':>9}{'val loss':>18}{'to first':>19}{'there':>8}")
+    print(f"\n{head}{'seed':>6}{'steps':>7}{'Mtokens':>9}{'seconds':>9}{'val loss':>18}{'vs. first':>19}{'reached':>8}")
     for each in (each for each in records if "failed" not in each):
         there = None if goal is None else reached_after(each, goal)
         paired = each.get("difference")
@@ -41,21 +41,22 @@ def show(records: Sequence[Record], target: float | None) -> None:
             f"{'' if paired is None else _with_error(paired, each['difference_error']):>19}"
             f"{'' if there is None else f'{there:.1f}':>8}"
         )
-    print(f"\n{head}{'seeds':>6}{'Mtokens':>9}{'seconds':>16}{'val loss':>18}{'of the time':>13}{'goal':>8}")
+    print(f"\n{head}{'seeds':>6}{'Mtokens':>9}{'seconds':>16}{'val loss':>18}{'time ratio':>13}{'goal':>8}")
     for (trainer, setting), found in runs.items():
         if found:
             seconds, losses = [each["seconds"] for each in found], [each["loss"] for each in found]
             share = f"{fmean(seconds) / fmean(each['seconds'] for each in first):.3f}" if first else ""
-            holds = "" if goal is None else "holds" if fmean(losses) <= goal else "missed"
+            holds = "" if goal is None else "met" if fmean(losses) <= goal else "missed"
             print(
                 f"{trainer:10}{setting:{width}}{len(found):6}{fmean(each['tokens'] for each in found) / 1e6:9.2f}"
                 f"{_spread(seconds, 1):>16}{_spread(losses, 4):>18}{share:>13}{holds:>8}"
             )
     _show_failed(records)
-    wanted = "the first setting failed, so there is no goal" if goal is None else f"the goal: {goal:.4f}"
-    print(f"\n{wanted}. seconds: from the first step, without compilation, with evaluations and checkpoints.")
-    print("± of one run: the standard error over windows; of seeds: their standard deviation. to first: to the first")
-    print("run, window by window. there: when the run's own evaluations saw the goal, or its last weights have it.")
+    wanted = "the first setting failed, so there is no goal" if goal is None else f"goal: {goal:.4f}"
+    print(f"\n{wanted}. seconds: from the first step, with evaluations and checkpoints, without compilation.")
+    print("±: for one run, the standard error over windows; for several seeds, their standard deviation. vs. first:")
+    print("difference from the first run, window by window. reached: seconds until the run's own evaluations, or its")
+    print("last weights, reach the goal. time ratio: relative to the first setting.")
 
 
 def show_beside_modded(records: Sequence[Record]) -> None:
@@ -76,13 +77,11 @@ def show_beside_modded(records: Sequence[Record]) -> None:
         )
     _show_failed(records)
     print("\ntraining: seconds of steps alone, without compilation and evaluations. command: seconds until the last")
-    print(
-        "evaluation. windows: the loss by our evaluator, ± its standard error. documents: the loss of whole documents,"
-    )
-    print("by its own evaluation for modded-nanogpt; nanopace looks back as far as it was trained to.")
+    print("evaluation. windows: loss by our evaluator, ± its standard error. documents: loss on whole documents, for")
+    print("modded-nanogpt by its own evaluation, for nanopace with as much context as it was trained on.")
     for each in done:
         for reach, loss in each.get("documents_by_reach", {}).items():
-            print(f"{each['trainer']} {each['setting']} seed {each['seed']}: {loss:.4f} looking back {reach} tokens")
+            print(f"{each['trainer']} {each['setting']} seed {each['seed']}: {loss:.4f} with {reach} tokens of context")
 
 
 def _show_failed(records: Sequence[Record]) -> None:

@@ -60,9 +60,9 @@ LIMIT, OF_CUDA = 12, 0.5  # GiB: of a card, and what CUDA itself takes
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--most", type=float, help="GiB; else all that the card has")
-    parser.add_argument("--steps", action="store_true", help="only whole steps, with their update")
-    parser.add_argument("--nanogpt", type=Path, help="a checkout of nanoGPT")
+    parser.add_argument("--most", type=float, help="memory limit in GiB (default: the whole card)")
+    parser.add_argument("--steps", action="store_true", help="only whole steps, including the update")
+    parser.add_argument("--nanogpt", type=Path, help="measure this nanoGPT checkout instead")
     args = parser.parse_args()
     if args.nanogpt is not None:
         _measure_nanogpt(args.nanogpt)
@@ -70,9 +70,9 @@ def main() -> None:
     most = args.most or torch.cuda.get_device_properties(DEVICE).total_memory / GIB
     if not args.steps:
         _table(POINTS, most)
-        print("\na step of one micro-batch, with its update")
+        print("\nsteps of one micro-batch, including the update")
     _table(SINGLE, most, micro_batches=1)
-    print("\na step of four micro-batches, with its update")
+    print("\nsteps of four micro-batches, including the update")
     _table(FOURFOLD, most, micro_batches=4)
 
 
@@ -144,9 +144,10 @@ def _measure_nanogpt(checkout: Path) -> None:
     each = (many - few) / (MANY - FEW)
     fixed = few - FEW * each
     print(
-        f"nanoGPT 124M: {few:.2f} GiB with {FEW} sequences, {many:.2f} with {MANY}; {fixed:.2f} and {each:.3f} for each"
+        f"nanoGPT 124M: {few:.2f} GiB with {FEW} sequences, {many:.2f} with {MANY}: "
+        f"{fixed:.2f} plus {each:.3f} per sequence"
     )
-    print(f"{int((LIMIT - OF_CUDA - fixed) / each)} sequences in {LIMIT} GiB, of which CUDA takes {OF_CUDA} for itself")
+    print(f"{int((LIMIT - OF_CUDA - fixed) / each)} sequences fit in {LIMIT} GiB, of which CUDA itself takes {OF_CUDA}")
 
 
 if __name__ == "__main__":

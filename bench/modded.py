@@ -63,14 +63,14 @@ class Outcome:
 def program(checkout: Path, record: str, *, tokens: float, accum: int, seed: int) -> Program:
     """The record's program for about `tokens` tokens."""
     if accum not in ACCUM:
-        raise ValueError(f"accum={accum}: a step has 1, 2, 4 or 8 micro-batches")
+        raise ValueError(f"accum={accum}: a step must have 1, 2, 4 or 8 micro-batches")
     if record == "27":
         per_step = 49152 * accum
         steps = max(2, round(tokens / per_step))
         text = (checkout / _RECORD_27).read_text()
         code, rule, _ = text.partition("\n" + "=" * 100 + "\n")
         if not rule:
-            raise ValueError(f"{_RECORD_27}: no program stands at its head")
+            raise ValueError(f"{_RECORD_27}: the log does not start with its program")
         return Program({"train_gpt.py": code}, record_27_patches(steps, accum, seed), steps, steps * per_step)
     if record == "newest":
         scheduled, extension = newest_steps(tokens, accum)
@@ -79,7 +79,7 @@ def program(checkout: Path, record: str, *, tokens: float, accum: int, seed: int
         counts = [b - a for a, b in pairwise(thirds)]
         total = 2048 * accum * sum(n * size for n, size in zip((*counts, extension), (8, 16, 24, 24), strict=True))
         return Program(files, newest_patches(scheduled, extension, accum, seed), scheduled + extension, total)
-    raise ValueError(f"record={record}: 27 and newest are known")
+    raise ValueError(f"record={record}: must be 27 or newest")
 
 
 def newest_steps(tokens: float, accum: int) -> tuple[int, int]:
@@ -139,7 +139,7 @@ def write_data(folder: Path, corpus: Path, most: float) -> Path:
     tokenizer = load_tokenizer(corpus)
     entries: Sequence[str] = getattr(tokenizer, "entries", ())
     if tokenizer is None or len(entries) != END_OF_TEXT:
-        raise ValueError(f"{corpus}: modded-nanogpt needs a vocabulary of 50,256 entries and an end of text after them")
+        raise ValueError(f"{corpus}: modded-nanogpt needs a vocabulary of 50,256 entries, followed by an end of text")
     shards = folder / "data" / "fineweb10B"
     shards.mkdir(parents=True)
     _write_shard(shards / "fineweb_val_000000.bin", np.fromfile(corpus / "val.bin", dtype=np.uint16), VAL_TOKENS + 2)
@@ -155,7 +155,7 @@ def write_data(folder: Path, corpus: Path, most: float) -> Path:
 
 def _write_shard(path: Path, tokens: np.ndarray, least: int) -> None:
     if len(tokens) < least:
-        raise ValueError(f"{path.name}: {len(tokens):,} tokens, and {least:,} are needed")
+        raise ValueError(f"{path.name}: {len(tokens):,} tokens, but {least:,} are needed")
     header = np.zeros(256, dtype=np.int32)
     header[:3] = (*_HEADER, len(tokens))
     with path.open("wb") as file:

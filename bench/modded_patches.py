@@ -21,7 +21,7 @@ def patched(text: str, patches: Sequence[Patch]) -> str:
     """The text with all patches applied. A program that we do not know is refused."""
     for each in patches:
         if (found := text.count(each.old)) != each.count:
-            raise ValueError(f"{each.file}: {each.why}: {each.old!r} stands there {found} times, not {each.count}")
+            raise ValueError(f"{each.file}: {each.why}: {each.old!r} occurs {found} times, not {each.count}")
         text = text.replace(each.old, each.new)
     return text
 
@@ -89,21 +89,21 @@ _DATA = 'os.environ["DATA_PATH"]'
 
 def _common(val_every: str, losses: str, seed: int) -> list[Patch]:
     return [
-        Patch("a seed, which it does not have", _MODEL, f"\ntorch.manual_seed({seed}){_MODEL}"),
-        Patch("validation data are fewer", "= 10485760 #", "= 2097152 #"),
-        Patch("no evaluation before the last", f"= {val_every}#", "= 0 #"),
+        Patch("set a seed: it has none", _MODEL, f"\ntorch.manual_seed({seed}){_MODEL}"),
+        Patch("less validation data", "= 10485760 #", "= 2097152 #"),
+        Patch("evaluate only at the end", f"= {val_every}#", "= 0 #"),
         Patch(
-            "the peak of training, without the evaluation's",
+            "record the peak memory of training, before the evaluation",
             _LAST,
             _LAST + "        peak_bytes = torch.cuda.max_memory_allocated()\n",
         ),
-        Patch("our windows at the end", _PEAK, losses.lstrip() + _JUDGED + _PEAK),
+        Patch("evaluate our windows at the end", _PEAK, losses.lstrip() + _JUDGED + _PEAK),
     ]
 
 
 def _accumulation(accum: int) -> Patch:
     line = "\ngrad_accum_steps = 8 // world_size"
-    return Patch(f"{accum} micro-batches a step, not 8", line, f"\ngrad_accum_steps = {accum}")
+    return Patch(f"{accum} micro-batches per step instead of 8", line, f"\ngrad_accum_steps = {accum}")
 
 
 def record_27_patches(steps: int, accum: int, seed: int) -> tuple[Patch, ...]:
@@ -111,23 +111,23 @@ def record_27_patches(steps: int, accum: int, seed: int) -> tuple[Patch, ...]:
     of_docs = "docs = (input_seq == 50256).cumsum(0)"
     window = "token_window = grad_accum_steps * (2 * batch_size if align_to_bos else batch_size)"
     ahead = "token_window = 16 * batch_size if align_to_bos else grad_accum_steps * batch_size"
-    smaller = [_accumulation(accum), Patch("looks as far ahead as with 8", window, ahead)]
+    smaller = [_accumulation(accum), Patch("look as far ahead as with 8 micro-batches", window, ahead)]
     warmup = max(1, round(300 * steps / 1750))
     return (
         *_common("125 ", _LOSSES_27, seed),
         *(smaller if accum != 8 else ()),
-        Patch("steps", "num_iterations = 1750 #", f"num_iterations = {steps} #"),
-        Patch("momentum's warm-up in proportion", "frac = min(step / 300, 1)", f"frac = min(step / {warmup}, 1)"),
+        Patch("number of steps", "num_iterations = 1750 #", f"num_iterations = {steps} #"),
+        Patch("momentum warm-up, scaled to the steps", "frac = min(step / 300, 1)", f"frac = min(step / {warmup}, 1)"),
         Patch(
-            "a mark on a token begins a window",
+            "a marked token starts a window",
             "        assert input_seq.ndim == 1\n",
             "        assert input_seq.ndim == 1\n        marked, input_seq = input_seq, input_seq & 0xFFFFF\n",
         ),
-        Patch("the same", "self.create_blockmasks(input_seq, ", "self.create_blockmasks(marked, "),
-        Patch("the same", of_docs, "docs = ((input_seq == 50256) | (input_seq > 0xFFFFF)).cumsum(0)"),
-        Patch("a loss for each token", '"sum" if self.training else "mean"', '"sum" if self.training else "none"'),
+        Patch("as above", "self.create_blockmasks(input_seq, ", "self.create_blockmasks(marked, "),
+        Patch("as above", of_docs, "docs = ((input_seq == 50256) | (input_seq > 0xFFFFF)).cumsum(0)"),
+        Patch("one loss per token", '"sum" if self.training else "mean"', '"sum" if self.training else "none"'),
         Patch(
-            "the same",
+            "as above",
             "val_loss += model(inputs, targets, get_window_size_blocks(step))",
             "val_loss += model(inputs, targets, get_window_size_blocks(step)).mean()",
         ),
@@ -144,41 +144,43 @@ def newest_patches(scheduled: int, extension: int, accum: int, seed: int) -> tup
     smaller = [
         _accumulation(accum),
         Patch(
-            "gradients' scale as with 8: it is compiled into the program",
+            "keep the gradient scale of 8 micro-batches, which is compiled in",
             "grad_scale = 1 / grad_accum_steps #",
             "grad_scale = 1 / 8 #",
         ),
         *(
-            Patch("its share of a batch", f"batch_size={n} * 2048 * 8,", f"batch_size={n} * 2048 * {accum},", count)
+            Patch("batch size, to match", f"batch_size={n} * 2048 * 8,", f"batch_size={n} * 2048 * {accum},", count)
             for n, count in ((8, 1), (16, 1), (24, 2))
         ),
-        Patch("the same of validation", "4 * 64 * 1024 * 8\n", f"4 * 64 * 1024 * {accum}\n"),
+        Patch("validation batch size, to match", "4 * 64 * 1024 * 8\n", f"4 * 64 * 1024 * {accum}\n"),
     ]
     return (
         *_common("250  ", _LOSSES_NEWEST, seed),
         *(smaller if accum != 8 else ()),
-        Patch("steps", "num_scheduled_iterations: int = 1270 ", f"num_scheduled_iterations: int = {scheduled} "),
-        Patch("steps", "num_extension_iterations: int = 15 ", f"num_extension_iterations: int = {extension} "),
-        Patch("momentum's in proportion", "muon_warmup_steps=300, muon_cooldown_steps=50", momentum),
-        Patch("its attention is on a hub: torch's own", hub, _ATTENTION),
-        Patch("the same", "from kernels import get_kernel\n", ""),
         Patch(
-            "a tensor that torch 2.11 does not let it make while it is compiled",
+            "number of steps", "num_scheduled_iterations: int = 1270 ", f"num_scheduled_iterations: int = {scheduled} "
+        ),
+        Patch("as above", "num_extension_iterations: int = 15 ", f"num_extension_iterations: int = {extension} "),
+        Patch("momentum schedule, scaled to the steps", "muon_warmup_steps=300, muon_cooldown_steps=50", momentum),
+        Patch("torch's attention instead of one from a hub", hub, _ATTENTION),
+        Patch("as above", "from kernels import get_kernel\n", ""),
+        Patch(
+            "create this tensor earlier: torch 2.11 does not allow it during compilation",
             "_dummy_f32 = None  # lazily initialized",
             '_dummy_f32 = torch.zeros(1, dtype=torch.float32, device="cuda")  #',
             file="triton_kernels.py",
         ),
         Patch(
-            "scales that begin at 16 bytes, as this cuBLAS wants them",
+            "align the scales to 16 bytes, as this cuBLAS requires",
             "scale_a=activation_scale,\n                scale_b=W2_scale,",
             "scale_a=torch.cat((activation_scale,) * 2)[:1],\n                scale_b=torch.cat((W2_scale,) * 2)[:1],",
             file="triton_kernels.py",
         ),
-        Patch("its vocabulary is on the web: ours", "import tiktoken\n", read),
-        Patch("the same", '\ntiktoken.get_encoding("gpt2")\n', f"\nvocabulary = {ours}\n"),
-        Patch("the same", 'byte_to_id = tiktoken.get_encoding("gpt2")._mergeable_ranks', "byte_to_id = vocabulary"),
+        Patch("our vocabulary instead of one from the web", "import tiktoken\n", read),
+        Patch("as above", '\ntiktoken.get_encoding("gpt2")\n', f"\nvocabulary = {ours}\n"),
+        Patch("as above", 'byte_to_id = tiktoken.get_encoding("gpt2")._mergeable_ranks', "byte_to_id = vocabulary"),
         Patch(
-            "no evaluation while it warms up",
+            "no evaluation during warm-up",
             "    model.eval()\n    with torch.no_grad():\n"
             "        inputs, targets, cum_seqlens, bigram_inputs, _ = next(val_loader)\n"
             "        model(inputs, targets, cum_seqlens, bigram_inputs, training_manager.get_forward_args()).mean()\n"
@@ -186,12 +188,12 @@ def newest_patches(scheduled: int, extension: int, accum: int, seed: int) -> tup
             "    for idx in range(grad_accum_steps):\n        send_args",
         ),
         Patch(
-            "the rest of a long document comes next; it leaves it out, and our corpus is small",
+            "use the rest of a long document next instead of skipping it: our corpus is small",
             "cur = self.bos_idx[idx]\n",
             'cur = max(self.bos_idx[idx], getattr(self, "rest", 0))\n',
         ),
         Patch(
-            "the same",
+            "as above",
             "                cur_len += end - cur\n",
             "                cur_len += end - cur\n"
             "                if end < (self.bos_idx[idx] if idx < n else self.size):\n"

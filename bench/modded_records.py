@@ -52,7 +52,7 @@ class Grepped:
         if self.seconds:
             return f"seconds, {'evaluations only' if self.only_evaluations else 'every step'}"
         loss = "train_loss" if self.losses else "no loss"
-        return f"{loss}, {'clock set to 0' if self.zeroed else 'one clock'}"
+        return f"{loss}, {'clock reset' if self.zeroed else 'no clock reset'}"
 
 
 def grep(text: str) -> tuple[list[Grepped], bool]:
@@ -104,13 +104,13 @@ def disagreements(found: Grepped, run: Run) -> list[str]:
         "rows": (found.rows, len(run.rows)),
         "last step": (found.last_step, last),
         "validation loss": (found.val, run.evaluations[-1].val if run.evaluations else None),
-        "clock set to 0": (found.zeroed, bool(after)),
+        "clock reset": (found.zeroed, bool(after)),
     }
-    wrong = [f"{what}: {grepped} by grep, {read} read" for what, (grepped, read) in said.items() if grepped != read]
+    wrong = [f"{what}: {plain} by grep, {read} by nanopace" for what, (plain, read) in said.items() if plain != read]
     if abs(total - found.ms) > NEAR * found.ms:
-        wrong.append(f"time: {found.ms} ms by grep, rows add up to {total} ms")
+        wrong.append(f"time: {found.ms} ms by grep, but nanopace's rows add up to {total} ms")
     if found.zeroed and abs(1000 * (run.told_training_s or 0) - found.ms) > NEAR * found.ms:
-        wrong.append(f"time: {found.ms} ms by grep, {run.told_training_s} s told")
+        wrong.append(f"time: {found.ms} ms by grep, {run.told_training_s} s by nanopace")
     return wrong
 
 
@@ -122,12 +122,12 @@ def check(path: Path, counts: Counter[str], refused: Counter[str]) -> list[str]:
     except NanopaceError as error:
         counts["refused"] += 1
         refused[str(error).removeprefix(f"{path}: ")] += 1
-        return [f"refused, but has {len(grepped)} runs"] * bool(grepped)
+        return [f"refused, but grep finds {len(grepped)} runs"] * bool(grepped)
     if untimed and not grepped:
-        counts[f"read by another format ({runs[0].format})"] += 1
+        counts[f"read as another format ({runs[0].format})"] += 1
         return []
     if len(runs) != len(grepped):
-        return [f"{len(grepped)} runs by grep, {len(runs)} read"]
+        return [f"{len(grepped)} runs by grep, {len(runs)} by nanopace"]
     counts[grepped[0].era] += 1
     counts["(runs)"] += len(runs)
     counts["(rows)"] += sum(len(run.rows) for run in runs)

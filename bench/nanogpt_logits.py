@@ -28,7 +28,7 @@ from nanopace.train.formats.pretrained import Pretrained
 from nanopace.train.models.gpt2 import GPT, ModelShape
 
 BAR = 1e-4
-YARDSTICK = "for comparison: exact GELU against tanh's"
+YARDSTICK = "for comparison: exact GELU vs. tanh"
 LARGE = ModelShape(n_layer=12, n_head=12, n_embd=768, vocab_size=50304, block_size=1024)
 SMALL = ModelShape(n_layer=2, n_head=4, n_embd=128, vocab_size=512, block_size=64)
 TINY = ModelShape(n_layer=2, n_head=2, n_embd=32, vocab_size=26, block_size=32)  # for the letters of the alphabet
@@ -36,7 +36,7 @@ TINY = ModelShape(n_layer=2, n_head=2, n_embd=32, vocab_size=26, block_size=32) 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("nanogpt", type=Path, help="a checkout of nanoGPT")
+    parser.add_argument("nanogpt", type=Path, help="path to a nanoGPT checkout")
     parser.add_argument("--small", action="store_true")
     args = parser.parse_args()
     nanogpt = args.nanogpt.resolve()
@@ -45,12 +45,12 @@ def main() -> int:
         for bias in (False, True):
             shape = replace(SMALL if args.small else LARGE, bias=bias)
             for name, difference in differences(shape, nanogpt, Path(folder, str(bias))).items():
-                verdict = "" if name == YARDSTICK else "holds" if difference <= BAR else "MISSED"
+                verdict = "" if name == YARDSTICK else "ok" if difference <= BAR else "MISSED"
                 failed |= verdict == "MISSED"
                 print(f"bias={bias!s:5}  {name:50}{difference:10.2e}   {verdict}")
         for script, code in run_scripts(nanogpt, Path(folder, "scripts")).items():
             failed |= code != 0
-            print(f"nanoGPT's {script:50}exit code {code}   {'holds' if code == 0 else 'MISSED'}")
+            print(f"nanoGPT's {script:50}exit code {code}   {'ok' if code == 0 else 'FAILED'}")
     return int(failed)
 
 
@@ -63,12 +63,12 @@ def differences(shape: ModelShape, nanogpt: Path, folder: Path) -> dict[str, flo
     torch.manual_seed(1)
     theirs = nanogpt_model(nanogpt, model_args(shape))
     state = theirs.state_dict()
-    found = {"initial weights of one seed": max(apart(each, state[name]) for name, each in own.state_dict().items())}
+    found = {"initial weights, same seed": max(apart(each, state[name]) for name, each in own.state_dict().items())}
     for weight in own.parameters():  # no zeros and ones: a missing bias must show
         weight.add_(torch.randn_like(weight), alpha=0.01)
     theirs.load_state_dict(own.state_dict())
     tokens = torch.randint(0, shape.vocab_size, (1, shape.block_size))
-    found["logits, nanoGPT"] = apart(own.logits(tokens), theirs(tokens, tokens)[0])
+    found["logits, nanoGPT with our weights"] = apart(own.logits(tokens), theirs(tokens, tokens)[0])
     torch.save({"model": theirs.state_dict(), "model_args": model_args(shape), "iter_num": 9}, folder / "theirs.pt")
     found["logits, from nanoGPT's ckpt.pt"] = apart(own.logits(tokens), read(folder / "theirs.pt").logits(tokens))
     convert(folder / "theirs.pt", folder / "ours.pt")
@@ -97,7 +97,7 @@ def against_transformers(own: GPT, shape: ModelShape, tokens: Tensor, folder: Pa
             model.logits(tokens), theirs(tokens).logits
         )
         theirs.save_pretrained(folder / f"{activation} of theirs")
-        found[f"logits, from transformers' own, {activation}"] = apart(
+        found[f"logits, read from a transformers export, {activation}"] = apart(
             read(folder / f"{activation} of theirs").logits(tokens), theirs(tokens).logits
         )
     found[YARDSTICK] = apart(own.logits(tokens), model.logits(tokens))

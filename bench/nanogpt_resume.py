@@ -87,9 +87,9 @@ def _to_us(nanogpt: Path, knobs: Knobs, room: Path) -> bool:
     with open(room / "ours" / LEDGER_FILE, "rb") as file:
         resumed = next(each for each in read_ledger(file).events if isinstance(each, ResumeEvent))
     best = verified(room / "ours" / "checkpoints" / f"step-{FIRST:08d}").best
-    print(f"nanoGPT trains {FIRST} steps, and both go on at iteration {checkpoint['iter_num']}:")
+    print(f"nanoGPT trains {FIRST} steps; both resume at iteration {checkpoint['iter_num']}:")
     return (
-        _agree("the iteration", resumed.iteration, checkpoint["iter_num"])
+        _agree("iteration", resumed.iteration, checkpoint["iter_num"])
         & _agree("best_val_loss", None if best is None else best[1], float(checkpoint["best_val_loss"]))
         & _compared(ours, theirs)
     )
@@ -106,9 +106,9 @@ def _to_them(nanogpt: Path, knobs: Knobs, room: Path) -> bool:
     first = FIRST + 1  # step max_iters is done, too
     theirs = _theirs_from(nanogpt, knobs, room, begun, first)
     ours = _ours_from(out, room / "on", room)
-    print(f"nanopace trains {first} steps, and both go on at iteration {checkpoint['iter_num']}:")
+    print(f"nanopace trains {first} steps; both resume at iteration {checkpoint['iter_num']}:")
     return (
-        _agree("the iteration", checkpoint["iter_num"], first)
+        _agree("iteration", checkpoint["iter_num"], first)
         & _agree("best_val_loss", checkpoint["best_val_loss"], min(vals))
         & _compared(ours, theirs)
     )
@@ -150,18 +150,18 @@ def _telling(theirs: Path) -> Path:
 
 
 def _agree(what: str, ours: object, theirs: object) -> bool:
-    print(f"  {what}: {json.dumps(ours)} and {json.dumps(theirs)}: {'the same' if ours == theirs else 'DIFFERENT'}")
+    print(f"  {what}: {json.dumps(ours)} and {json.dumps(theirs)}: {'equal' if ours == theirs else 'DIFFERENT'}")
     return ours == theirs
 
 
 def _compared(ours: dict[int, float], theirs: dict[int, float]) -> bool:
     if ours.keys() != theirs.keys():
-        print(f"  nanopace told of the steps {[*ours]}, nanoGPT of {[*theirs]}: DIFFERENT")
+        print(f"  nanopace reports the steps {[*ours]}, nanoGPT {[*theirs]}: DIFFERENT")
         return False
     largest = max(abs(ours[step] - theirs[step]) for step in ours)
     holds = largest <= BAR
     moved = f"{theirs[min(theirs)]:.4f} to {theirs[max(theirs)]:.4f}"
-    print(f"  {len(ours)} losses, {moved}: the largest difference is {largest:.1e}; {'holds' if holds else 'MISSED'}")
+    print(f"  {len(ours)} losses, {moved}: largest difference {largest:.1e} ({'ok' if holds else 'TOO LARGE'})")
     return holds
 
 

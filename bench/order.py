@@ -41,10 +41,10 @@ def main() -> int:
         found = _seconds(lambda: positions_of(shard, 50256))
     epoch = _seconds(lambda: Order(Split([Shard(path, LARGE * BLOCK + BLOCK, "uint16")]), BLOCK, 1337).starts(0, 1))
     gigabytes = 2 * TOKENS / 1e9
-    print(f"a step of {BATCH} x {BLOCK} tokens   {1e3 * ours:8.2f} ms, nanoGPT's way {1e3 * theirs:.2f} ms")
+    print(f"a step of {BATCH} x {BLOCK} tokens   {1e3 * ours:8.2f} ms, as nanoGPT does it {1e3 * theirs:.2f} ms")
     print(f"{'':32}{ours / theirs:8.2f}x")
-    print(f"which windows{'':19}{1e6 * starts:8.0f} us   bar 1000 us")
-    print(f"a new epoch of {LARGE:,} windows{1e3 * epoch:8.0f} ms   bar 1000 ms")
+    print(f"choosing the windows{'':12}{1e6 * starts:8.0f} us   bar 1000 us")
+    print(f"new epoch of {LARGE:,} windows {1e3 * epoch:8.0f} ms   bar 1000 ms")
     print(f"largest id, {gigabytes:.1f} GB{'':15}{1e3 * beyond:8.0f} ms, {gigabytes / beyond:.1f} GB/s")
     print(f"documents, {gigabytes:.1f} GB{'':16}{1e3 * found:8.0f} ms, {gigabytes / found:.1f} GB/s")
     return int(starts > BARS["starts"] or epoch > BARS["epoch"] or ours > theirs)

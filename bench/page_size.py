@@ -42,7 +42,7 @@ def pages() -> dict[str, str]:
 
 def main() -> int:
     for name, page in pages().items():
-        print(f"{name}: {kilobytes(without_data(page)):.1f} KB without data, {kilobytes(page):.1f} KB with them")
+        print(f"{name}: {kilobytes(without_data(page)):.1f} KB without data, {kilobytes(page):.1f} KB with data")
     return 0 if all(kilobytes(without_data(page)) < BAR_KB for page in pages().values()) else 1
 
 

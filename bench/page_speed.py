@@ -82,11 +82,11 @@ def main() -> int:
         charts = page.locator("figure[data-chart]").count()
         browser.close()
     paint, drawn = (median(each[which] for each in times) for which in (0, 1))
-    print(f"{rows:,} rows: page made in {made_s:.1f} s")
+    print(f"{rows:,} rows: page generated in {made_s:.1f} s")
     print(f"{len(content):,} bytes, gzipped {len(gzip.compress(content)):,}")
     print(f"first paint {paint:.0f} ms (bar {FIRST_PAINT_BAR_MS}), all {charts} charts drawn {drawn:.0f} ms")
-    print(f"a zoom of all charts: median {median(zooms):.1f} ms, longest {max(zooms):.1f} ms")
-    print(f"a moving pointer: median {median(moves):.1f} ms, longest {max(moves):.1f} ms")
+    print(f"zooming all charts: median {median(zooms):.1f} ms, longest {max(zooms):.1f} ms")
+    print(f"moving the pointer: median {median(moves):.1f} ms, longest {max(moves):.1f} ms")
     return int(paint > FIRST_PAINT_BAR_MS)
 
 

@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("nanogpt", type=Path)
     parser.add_argument("--own", action="store_true")
     parser.add_argument("--cuda", action="store_true")
-    parser.add_argument("--repeats", type=int, default=1, help="on the same windows, each from other weights")
+    parser.add_argument("--repeats", type=int, default=1, help="runs on the same windows, each from new weights")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
@@ -125,7 +125,7 @@ def _judge(name: str, ours: list[float], theirs: list[float]) -> None:
     """Compare in pairs that start from the same weights."""
     differences = [mine - other for mine, other in zip(ours, theirs, strict=True)]
     error = f" ± {stdev(differences) / len(differences) ** 0.5:.5f}" if len(differences) > 1 else ""
-    holds = "holds" if abs(fmean(differences)) <= BAR else "MISSED"
+    holds = "yes" if abs(fmean(differences)) <= BAR else "NO"
     print(f"  {name} {_spread(ours)}, difference {fmean(differences):+.5f}{error}; within {BAR}: {holds}", flush=True)
 
 
@@ -170,9 +170,7 @@ def _own_windows(nanogpt: Path, corpus: Corpus, room: Path) -> None:
     error = sum(stdev(each) ** 2 / len(each) for each in losses.values()) ** 0.5
     difference = ours_loss - theirs_loss
     print(f"mean validation loss after {STEPS} steps: nanopace {ours_loss:.4f}, nanoGPT {theirs_loss:.4f}")
-    print(
-        f"  difference {difference:+.4f} ± {error:.4f}; within {BAR}: {'holds' if abs(difference) <= BAR else 'MISSED'}"
-    )
+    print(f"  difference {difference:+.4f} ± {error:.4f}; within {BAR}: {'yes' if abs(difference) <= BAR else 'NO'}")
     ours_ms, theirs_ms = median(times["nanopace"]), median(times["nanoGPT"])
     print(f"median step: nanopace {ours_ms:.1f} ms, nanoGPT {theirs_ms:.1f} ms, ratio {theirs_ms / ours_ms:.3f}")
 

@@ -154,7 +154,9 @@ def _write(path: Path, parts: Iterable[np.ndarray], documents: Sequence[Document
             tokens += len(part)
             if time.monotonic() - shown >= 5:
                 shown = time.monotonic()
-                print(f"  {path.name}: {tokens / 1e6:.1f}M tokens of {characters / 1e6:.0f}M characters", flush=True)
+                print(
+                    f"  {path.name}: {tokens / 1e6:.1f}M tokens, {characters / 1e6:.0f}M characters in all", flush=True
+                )
     return tokens
 
 
@@ -162,7 +164,7 @@ def make_tokenizer(documents: Sequence[Document], given: Path | None, entries: i
     if given is not None:
         found = load_tokenizer(given if given.is_dir() else given.parent)
         if found is None:
-            raise SystemExit(f"{given}: no tokenizer.json is there")
+            raise SystemExit(f"{given}: no tokenizer.json found")
         return found
     if chars:
         return Characters(sorted(set().union(*(each.text for each in documents))))
@@ -199,12 +201,12 @@ def _phase(name: str) -> Iterator[None]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--roots", type=Path, nargs="+", help="folders to search (else where Python and /opt lie)")
-    parser.add_argument("--limit_mb", type=float, help="only about so many million characters, of files chosen by hash")
-    parser.add_argument("--vocab", type=int, default=50256, help="entries of the BPE, without the end of text")
-    parser.add_argument("--chars", action="store_true", help="characters in place of a BPE")
-    parser.add_argument("--tokenizer", type=Path, help="take this tokenizer.json, and train none")
-    parser.add_argument("--val", type=float, help="share that is held out (else 0.02, or 0.1 of a small one)")
+    parser.add_argument("--roots", type=Path, nargs="+", help="folders to search (default: Python's own and /opt)")
+    parser.add_argument("--limit_mb", type=float, help="about this many million characters, files chosen by hash")
+    parser.add_argument("--vocab", type=int, default=50256, help="BPE entries, without the end of text")
+    parser.add_argument("--chars", action="store_true", help="use characters instead of a BPE")
+    parser.add_argument("--tokenizer", type=Path, help="use this tokenizer.json instead of training one")
+    parser.add_argument("--val", type=float, help="share to hold out (default: 0.02, or 0.1 of a small corpus)")
     args = parser.parse_args()
     small = args.limit_mb is not None and args.limit_mb <= SMALL_MB
     share = args.val if args.val is not None else 0.1 if small else 0.02
@@ -212,7 +214,7 @@ def main() -> None:
     with _phase(f"reading .py and .pyi files under {', '.join(map(str, roots))}"):
         paths = source_files(roots)
         documents = read(paths)
-        print(f"  {len(paths):,} files, {len(documents):,} without duplicates and what is no text", flush=True)
+        print(f"  {len(paths):,} files, {len(documents):,} after removing duplicates and non-text", flush=True)
         if args.limit_mb is not None:
             documents = limited(documents, int(args.limit_mb * 1e6))
         characters = sum(len(each.text) for each in documents)
@@ -222,19 +224,19 @@ def main() -> None:
         "val": [each for each in documents if each.held_out(share)],
     }
     if not all(kept.values()):
-        raise SystemExit("too little text to hold some out; give more --roots, or a larger --limit_mb")
-    with _phase("the vocabulary"):
+        raise SystemExit("too little text to hold some out: add --roots, or raise --limit_mb")
+    with _phase("building the vocabulary"):
         tokenizer = make_tokenizer(documents, args.tokenizer, args.vocab, args.chars)
         if tokenizer.vocab_size > 1 << 16:
-            raise SystemExit(f"{tokenizer.vocab_size:,} entries do not fit into nanoGPT's uint16")
+            raise SystemExit(f"{tokenizer.vocab_size:,} entries do not fit in nanoGPT's uint16")
         print(f"  {tokenizer.kind}, {tokenizer.vocab_size:,} entries", flush=True)
     args.out.mkdir(parents=True, exist_ok=True)
     with _phase("encoding"):
         tokens = {name: encode(tokenizer, each, args.out / f"{name}.bin") for name, each in kept.items()}
     size = write_meta(args.out, tokenizer)
-    counts = ", ".join(f"{name} {count:,} tokens of {len(kept[name]):,} documents" for name, count in tokens.items())
+    counts = ", ".join(f"{name} {count:,} tokens from {len(kept[name]):,} documents" for name, count in tokens.items())
     print(f"{args.out}: {counts}")
-    print(f"vocab_size = {size} (nanoGPT reads it in meta.pkl; tell nanopace --vocab_size={size})")
+    print(f"vocab_size = {size} (nanoGPT reads it from meta.pkl; give nanopace --vocab_size={size})")
 
 
 if __name__ == "__main__":

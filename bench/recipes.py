@@ -57,12 +57,12 @@ BASE = "recipe=fast,n_layer=12,n_head=12,n_embd=768,block_size=1024,vocab_size=5
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True)
-    parser.add_argument("--base", default=BASE, help="knobs of all runs")
-    parser.add_argument("--try", dest="tries", action="append", default=[], help="knobs of one run; may be given often")
-    parser.add_argument("--ablate", action="store_true", help="one run for each ingredient that is left out")
+    parser.add_argument("--base", default=BASE, help="knobs for all runs")
+    parser.add_argument("--try", dest="tries", action="append", default=[], help="knobs for one run; repeatable")
+    parser.add_argument("--ablate", action="store_true", help="one run per ingredient, leaving it out")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--windows", type=int, default=1024, help="of the validation data")
-    parser.add_argument("--keep", type=Path, help="append results here, as JSON lines")
+    parser.add_argument("--windows", type=int, default=1024, help="validation windows")
+    parser.add_argument("--keep", type=Path, help="append results to this file, as JSON lines")
     args = parser.parse_args()
     corpus = open_corpus(args.corpus)
     tries = [*args.tries, *([""] + [f"without={each}" for each in INGREDIENTS["fast"]] if args.ablate else [])]
@@ -73,7 +73,7 @@ def main() -> None:
         spread = f" ± {stdev(losses):.4f}" if len(losses) > 1 else ""
         first = results[0]
         print(
-            f"{each or 'as it is':56}{first['tokens'] / 1e6:7.1f}M{fmean(seconds):9.2f}"
+            f"{each or 'unchanged':56}{first['tokens'] / 1e6:7.1f}M{fmean(seconds):9.2f}"
             f"{fmean(seconds) / first['steps'] * 1000:9.1f}{fmean(losses):10.4f}{spread}",
             flush=True,
         )

@@ -23,12 +23,12 @@ from nanopace.train.models.gpt2 import GPT, ModelShape
 
 SHAPE = ModelShape(n_layer=6, n_head=6, n_embd=384, vocab_size=50304, block_size=128)
 ROUNDS = 3
-COUNTS = {"within a block": 100, "beyond it": 300}
+COUNTS = {"within a block": 100, "beyond a block": 300}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--nanogpt", type=Path, help="a checkout of nanoGPT")
+    parser.add_argument("--nanogpt", type=Path, help="path to a nanoGPT checkout")
     parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
     torch.manual_seed(1)
@@ -53,10 +53,10 @@ def main() -> int:
         for name, rate in rates.items():
             ratio = rates["with the cache"] / rate
             failed |= ratio < 1
-            print(f"{where:16}{name:20}{rate:9.1f} tokens/s{ratio:9.2f}x quicker with the cache")
+            print(f"{where:16}{name:20}{rate:9.1f} tokens/s   cache speedup{ratio:7.2f}x")
         same = texts["with the cache"] == texts["without"]
         failed |= not same
-        print(f"{where:16}the same {count} tokens with and without: {'holds' if same else 'MISSED'}")
+        print(f"{where:16}same {count} tokens with and without the cache: {'yes' if same else 'NO'}")
     return int(failed)
 
 

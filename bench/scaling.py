@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def predict() -> None:
-    print(f"| model | cards | | weights, gradients, averages on each | sent a step | {' | '.join(LINKS)} |")
+    print(f"| model | cards | | weights, gradients, averages per card | sent per step | {' | '.join(LINKS)} |")
     print("|---|---|---|---|---|" + "---|" * len(LINKS))
     for name, (n_layer, n_embd) in MODELS.items():
         count = parameters(n_layer, n_embd, 50304, 1024, False)
@@ -65,8 +65,8 @@ def measure() -> None:
         write_tokens(room / "data", tokens, tokens[:50_000], 2048)
         count = parameters(4, 128, 2048, 128, False)
         alone = run(room, 1, "ddp")
-        print(f"\nthis CPU, {count:,} weights, {8 * 4 * 128:,} tokens a step; predicted in brackets")
-        print("| processes | | tokens/s | of one | loss at the end | sent a step | weights and averages on each |")
+        print(f"\nthis CPU, {count:,} weights, {8 * 4 * 128:,} tokens per step; predictions in brackets")
+        print("| processes | | tokens/s | vs. one | final loss | sent per step | weights and averages per process |")
         print("|---|---|---|---|---|---|---|")
         for ranks, parallel in ((1, "ddp"), (2, "ddp"), (4, "ddp"), (2, "fsdp"), (4, "fsdp")):
             found = alone if ranks == 1 else run(room, ranks, parallel)
@@ -117,8 +117,8 @@ def measure_cards() -> None:
         room = Path(folder)
         tokens = zipf_tokens(30_000_000, 50257, 1)
         write_tokens(room / "data", tokens, tokens[:2_000_000], 50257)
-        print(f"{cards} x {torch.cuda.get_device_name(0)}, GPT-2, 524,288 tokens a step")
-        print("| cards | | tokens/s | of one |\n|---|---|---|---|")
+        print(f"{cards} x {torch.cuda.get_device_name(0)}, GPT-2, 524,288 tokens per step")
+        print("| cards | | tokens/s | vs. one |\n|---|---|---|---|")
         alone = 0.0
         for number, parallel in dict.fromkeys([(0, "one"), (cards, "ddp"), (cards, "fsdp")]):
             out_dir = room / parallel
@@ -144,7 +144,7 @@ def loopback_bytes() -> int:
         name, _, figures = line.partition(":")
         if name.strip() == "lo":
             return int(figures.split()[8])
-    raise SystemExit("there is no loopback device here")
+    raise SystemExit("this machine has no loopback device")
 
 
 if __name__ == "__main__":

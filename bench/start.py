@@ -47,19 +47,19 @@ def main() -> None:
         theirs = [sys.executable, "-u", "train.py"]
         _import_torch()  # reads it from disk once, so that no start pays for that
         alone = median(_import_torch() for _ in range(3))
-        print(f"python and torch alone: {alone:.1f} s", flush=True)
+        print(f"Python and torch alone: {alone:.1f} s", flush=True)
         trainers = [("nanopace", ours, room)]
         if args.nanogpt is not None:
             trainers.append(("nanoGPT", theirs, args.nanogpt))
         for name, command, directory in trainers:
             for start in ("cold", "warm"):
                 seconds, row = _first_step(command, knobs, directory, room / f"{name}-run")
-                left = f"{seconds - alone:.1f} s without python and torch"
+                left = f"{seconds - alone:.1f} s without Python and torch"
                 print(f"{name}, {start}: {seconds:.1f} s to the first step, {left}", flush=True)
                 if name == "nanopace":
                     print(_spans(room / f"{name}-run" / "ledger.jsonl"), flush=True)
                 else:
-                    print(f"  its log says {_row_seconds(row):.1f} s for iter 0", flush=True)
+                    print(f"  its log reports {_row_seconds(row):.1f} s for iter 0", flush=True)
 
 
 def _first_step(command: list[str], knobs: Knobs, directory: Path, out: Path) -> tuple[float, str]:

@@ -49,11 +49,11 @@ def main() -> int:
             seconds[name].append(time.perf_counter() - start)
     medians = {name: 1000 * median(times[1:]) for name, times in seconds.items()}
     failed = False
-    print(f"{'command':26}{'median':>10}{'of by hand':>12}   bar      ({ROUNDS} rounds, {LOG.name})")
+    print(f"{'command':26}{'median':>10}{'vs. regex':>12}   bar      ({ROUNDS} rounds, {LOG.name})")
     for name, ms in medians.items():
         bar = BARS_MS.get(name)
         failed |= bar is not None and ms > bar
-        verdict = "" if bar is None else f"< {bar} ms: {'holds' if ms <= bar else 'MISSED'}"
+        verdict = "" if bar is None else f"< {bar} ms: {'met' if ms <= bar else 'MISSED'}"
         print(f"{name:26}{ms:7.1f} ms{ms / medians['regex by hand']:11.2f}x   {verdict}")
     return int(failed)
 

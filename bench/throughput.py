@@ -25,12 +25,10 @@ ROOM_FOR_64 = 40  # GB: nanoGPT takes 29 GiB
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nanogpt", type=Path)
-    parser.add_argument(
-        "--micro_batch", type=int, action="append", help="several times, too; else 64 and 8, if they fit"
-    )
+    parser.add_argument("--micro_batch", type=int, action="append", help="repeatable (default: 64 and 8 if they fit)")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--step_tokens", type=int)
-    parser.add_argument("--compiled", action="store_true", help="also ours with torch.compile")
+    parser.add_argument("--compiled", action="store_true", help="also run nanopace with torch.compile")
     args = parser.parse_args()
     machine = find_machine("cuda")
     args.step_tokens = args.step_tokens or _step_tokens(machine)
@@ -39,7 +37,7 @@ def main() -> None:
         room = Path(folder)
         data = write_zipf_tokens(room / "data", 12_000_000, 200_000, VOCAB)
         rows = [_compare(args, room, data, micro_batch) for micro_batch in sizes]
-    print(f"\n{machine.name}, {args.step_tokens:,} tokens a step")
+    print(f"\n{machine.name}, {args.step_tokens:,} tokens per step")
     print(f"{'micro-batch':>11}  {'trainer':24}{'ms/step':>9}{'tokens/s':>10}{'ratio':>7}")
     print("\n".join(line for row in rows for line in row))
 

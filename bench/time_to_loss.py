@@ -159,7 +159,7 @@ def _sown(checkout: Path, seed: int, room: Path) -> Path:
 def _why(error: Exception, log: Path) -> str:
     if isinstance(error, subprocess.CalledProcessError):
         lines = log.read_text(errors="replace").strip().splitlines()
-        return f"exit status {error.returncode}: {lines[-1] if lines else 'it said nothing'}"
+        return f"exit status {error.returncode}: {lines[-1] if lines else 'no output'}"
     return f"{type(error).__name__}: {error}"
 
 
@@ -168,7 +168,7 @@ def _told(record: Mapping[str, Any]) -> str:
         return f"FAILED: {record['failed']}"
     return (
         f"{record['steps']} steps, {record['tokens'] / 1e6:.2f}M tokens, {record['seconds']:.1f} s "
-        f"({record['process_seconds']:.1f} s with start and compilation), "
+        f"({record['process_seconds']:.1f} s with start-up and compilation), "
         f"validation loss {record['loss']:.4f} ± {record['error']:.4f}"
     )
 
@@ -197,39 +197,45 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nanogpt", type=Path, nargs="?")
     parser.add_argument(
-        "--against", nargs=2, metavar=("modded", "PATH"), help="a checkout of modded-nanogpt in place of nanoGPT's"
+        "--against", nargs=2, metavar=("modded", "PATH"), help="compare with a modded-nanogpt checkout instead"
     )
-    parser.add_argument("--corpus", type=Path, help="a folder with train.bin, val.bin and meta.pkl")
-    parser.add_argument("--reference", nargs="?", const=REFERENCE, metavar="SETTING", help=f"nanoGPT: {REFERENCE}")
+    parser.add_argument("--corpus", type=Path, help="folder with train.bin, val.bin and meta.pkl")
+    parser.add_argument(
+        "--reference",
+        nargs="?",
+        const=REFERENCE,
+        metavar="SETTING",
+        help=f"nanoGPT's reference run (without a setting: {REFERENCE})",
+    )
     parser.add_argument(
         "--theirs",
         action="append",
         default=[],
         metavar="SETTING",
-        help="nanoGPT otherwise, or record=27,tokens=...; repeatable",
+        help="another nanoGPT run, or record=27,tokens=... with --against; repeatable",
     )
-    parser.add_argument("--ours", action="append", default=[], metavar="SETTING", help="nanopace; repeatable")
+    parser.add_argument("--ours", action="append", default=[], metavar="SETTING", help="a nanopace run; repeatable")
     parser.add_argument(
         "--shared",
         default="",
         metavar="SETTING",
-        help="for all: the model, the device, ... (else GPT-2 124M on a card)",
+        help="knobs for all runs: model, device, ... (default: GPT-2 124M on a card)",
     )
-    parser.add_argument("--seeds", type=int, default=1, help="how many, from --first_seed on")
-    parser.add_argument("--first_seed", type=int, default=NANOGPT_SEED, help="nanoGPT's own if not given")
-    parser.add_argument("--windows", type=int, help="of validation data for the last weights (else all there are)")
-    parser.add_argument("--target", type=float, help="the loss to reach (else the mean of the first setting)")
-    parser.add_argument("--keep", type=Path, help="logs, ledgers and results.jsonl are added here")
-    parser.add_argument("--table", type=Path, nargs="+", metavar="RESULTS", help="only show these results.jsonl")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds, from --first_seed on")
+    parser.add_argument("--first_seed", type=int, default=NANOGPT_SEED, help="default: nanoGPT's own")
+    parser.add_argument("--windows", type=int, help="validation windows for the last weights (default: all)")
+    parser.add_argument("--target", type=float, help="loss to reach (default: mean of the first setting)")
+    parser.add_argument("--keep", type=Path, help="add logs, ledgers and results.jsonl to this folder")
+    parser.add_argument("--table", type=Path, nargs="+", metavar="RESULTS", help="only print tables of these files")
     args = parser.parse_args()
     if args.table:
         show_all([json.loads(line) for path in args.table for line in path.read_text().splitlines()], args.target)
         return
     if args.against is not None and (args.against[0] != "modded" or args.nanogpt or args.reference):
-        parser.error("--against modded PATH takes the place of nanoGPT's checkout and of --reference")
+        parser.error("--against modded PATH replaces the nanoGPT checkout and --reference")
     checkout = Path(args.against[1]) if args.against else args.nanogpt
     if checkout is None or args.corpus is None:
-        parser.error("a checkout of nanoGPT and --corpus are needed, unless there is a --table to show")
+        parser.error("give a nanoGPT checkout and --corpus, or --table")
     corpus = args.corpus.resolve()
     planned = jobs(args, corpus)
     if not planned:

@@ -49,7 +49,7 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--budget", default="3m")
-    parser.add_argument("--keep", type=Path, help="a folder for all that is measured, to go on from when cut off")
+    parser.add_argument("--keep", type=Path, help="keep all results in this folder; run again to continue")
     args = parser.parse_args()
     on_a_card = torch.cuda.is_available()
     vocab = 50304 if on_a_card else 2048
@@ -77,7 +77,7 @@ def main() -> None:
     print(f"sweep: {shown[1] or 'as given'}: {theirs:,.0f} tokens/s, found in {sweep_s:.0f} s")
     print(
         f"{ours / theirs:.3f} of the speed in {tuning_s / sweep_s:.2f} of the time, "
-        f"with {len(found['trials'])} trials of {swept}"
+        f"with {len(found['trials'])} trials instead of {swept}"
     )
 
 
@@ -85,9 +85,9 @@ def _gain(found: dict[str, Any]) -> str:
     """The gain that tune itself measured."""
     gain = found["gain"]
     if gain is None:
-        return "nothing is faster than what was given"
+        return "nothing is faster than the given config"
     times, low, high = (math.exp(gain["value"] + sign * (gain["error"] or math.nan)) for sign in (0, -1, 1))
-    return f"{times:.3f} times as fast as given ({low:.3f} to {high:.3f})"
+    return f"{times:.3f} times as fast as the given config ({low:.3f} to {high:.3f})"
 
 
 def _tuned(room: Path, knobs: dict[str, Value], budget: str) -> tuple[dict[str, Any], float]:

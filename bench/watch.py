@@ -148,7 +148,7 @@ def memory_mb() -> float:
         time.sleep(0.05)
     pipeline.close()
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    assert peak > before, "measure the memory first: it is the largest of all children"
+    assert peak > before, "measure memory first: ru_maxrss is the maximum over all children"
     return peak / 1024
 
 
@@ -157,7 +157,7 @@ def main() -> int:
 
     def verdict(name: str, holds: bool) -> str:
         failed.extend([] if holds else [name])
-        return "holds" if holds else "MISSED"
+        return "met" if holds else "MISSED"
 
     peak_mb = memory_mb()
     little = verdict("memory", peak_mb < MEMORY_MB)
@@ -175,16 +175,16 @@ def main() -> int:
         under_load = sorted(ms for each in rates[name] for ms in each[2])
         single = sorted(late[name])
         print(
-            f"{name:6} at {RATE:,} lines/s: {through:,.0f} got through, the producer held up {held:.1%} of the time; "
-            f"at most {median(most[name]):,.0f} lines/s"
+            f"{name:6} at {RATE:,} lines/s: {through:,.0f} got through, producer blocked {held:.1%} of the time; "
+            f"maximum {median(most[name]):,.0f} lines/s"
         )
         for what, ms in (("200 rows/s", single), (f"{RATE:,} lines/s", under_load)):
             print(f"{name:6} latency at {what}: median {median(ms):.2f} ms, 99% {ms[len(ms) * 99 // 100]:.2f} ms, "
-                  f"most {ms[-1]:.2f} ms")  # fmt: skip
+                  f"max {ms[-1]:.2f} ms")  # fmt: skip
     slower = median(each[0] for each in rates["tee"]) / median(each[0] for each in rates["watch"])
-    print(f"not slowed: {slower:.3f} times tee's time (< {SLOWER}: {verdict('rate', slower < SLOWER)})")
+    print(f"slowdown: {slower:.3f} times tee's time (< {SLOWER}: {verdict('rate', slower < SLOWER)})")
     added = max(max(late["watch"]), max(ms for each in rates["watch"] for ms in each[2]))
-    print(f"added to a line: at most {added:.1f} ms (< {LATENCY_MS} ms: {verdict('latency', added < LATENCY_MS)})")
+    print(f"latency: at most {added:.1f} ms (< {LATENCY_MS} ms: {verdict('latency', added < LATENCY_MS)})")
     return int(bool(failed))
 
 

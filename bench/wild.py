@@ -188,7 +188,7 @@ def main(argv: list[str] | None = None) -> int:
             continue
         formats = {diagnosis.source.format for diagnosis in diagnoses}
         if not formats <= KNOWN:
-            print(f"left out  {log.name}: {', '.join(sorted(formats))}, for bench/foreign_logs.py")
+            print(f"skipped   {log.name}: {', '.join(sorted(formats))}; see bench/foreign_logs.py")
             continue
         try:
             simple = read_simply(text_of(log))
@@ -201,7 +201,7 @@ def main(argv: list[str] | None = None) -> int:
                 continue
             why = known.get((log.name, name))
             disagreements += why is None
-            said = f"{log.name}: {name}: {theirs:.6g} simply read, {ours:.6g} by nanopace"
+            said = f"{log.name}: {name}: {theirs:.6g} by the simple reader, {ours:.6g} by nanopace"
             print(f"explained {said} ({why})" if why else f"DIFFERS   {said}")
     print(f"{len(logs)} logs, {figures} figures compared, {disagreements} disagreements")
     return int(disagreements > 0)

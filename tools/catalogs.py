@@ -90,7 +90,7 @@ def main() -> int:
             texts = message.string if isinstance(message.string, (tuple, list)) else (message.string,)
             if message.id and not all(texts):
                 empty += 1
-                print(f"{language}: no translation of {message.id!r}", file=sys.stderr)
+                print(f"{language}: no translation for {message.id!r}", file=sys.stderr)
     return 1 if empty else 0
 
 

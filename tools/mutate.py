@@ -42,7 +42,7 @@ def main() -> int:
     cache.mkdir(exist_ok=True)
     rooms = {room: sample(root, room, args.count, args.seed) for room in args.room}
     if empty := [room for room, drawn in rooms.items() if not drawn]:
-        print(f"no source file begins with {', '.join(empty)}", file=sys.stderr)
+        print(f"no source file path starts with {', '.join(empty)}", file=sys.stderr)
         return 2
     excused = {key for key, _ in read_excuses(root)}
     known = read_verdicts(cache / "results.jsonl")
@@ -56,7 +56,7 @@ def main() -> int:
         if todo:
             _run(root, cache, todo, args)
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
+        print("interrupted; run the same command to continue", file=sys.stderr)
     _report(rooms, excused, read_verdicts(cache / "results.jsonl"))
     return 0
 
@@ -84,14 +84,18 @@ def excuse_key(mutant: Mutant) -> Excuse:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--room", nargs="+", required=True, metavar="PATH", help="below src/nanopace, or its beginning")
-    parser.add_argument("--count", type=int, default=60, metavar="N", help="mutants of each room (60)")
+    parser.add_argument("--room", nargs="+", required=True, metavar="PATH", help="path prefix below src/nanopace")
+    parser.add_argument("--count", type=int, default=60, metavar="N", help="mutants per room (default: 60)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--again", action="store_true", help="judge those that survived once more")
-    parser.add_argument("--tests", nargs="+", default=["tests"], metavar="PATH", help="only these tests (tests)")
-    parser.add_argument("--budget", type=float, default=60, metavar="S", help="seconds of tests of other modules (60)")
-    parser.add_argument("--patience", type=float, default=30, metavar="S", help="beyond 4 times what tests take (30)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="mutants at a time")
+    parser.add_argument("--again", action="store_true", help="test survivors again")
+    parser.add_argument("--tests", nargs="+", default=["tests"], metavar="PATH", help="only these tests (default: all)")
+    budget, patience = (
+        "seconds for tests of other modules (default: 60)",
+        "seconds beyond 4x the usual time (default: 30)",
+    )
+    parser.add_argument("--budget", type=float, default=60, metavar="S", help=budget)
+    parser.add_argument("--patience", type=float, default=30, metavar="S", help=patience)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="mutants in parallel")
     parser.add_argument("--root", type=Path, default=Path(__file__).parents[1], help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -143,7 +147,7 @@ class _Done:
         if now - self.drawn > 0.5:
             self.drawn = now
             rate = 60 * self.progress.tasks[0].completed / max(1.0, now - self.began)
-            said = f"{self.what}, {rate:.0f}/min" + (f", {self.found} survive" if self.found else "")
+            said = f"{self.what}, {rate:.0f}/min" + (f", {self.found} survived" if self.found else "")
             self.progress.update(self.task, description=said, refresh=True)
 
 

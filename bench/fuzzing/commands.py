@@ -62,9 +62,9 @@ def call(arguments: list[str]) -> None:
             code = int(asked.code or 0)
     said = out.getvalue() + err.getvalue()
     if "Traceback (most recent call last)" in said:
-        raise Wrong(f"{arguments[0] if arguments else ''} shows a traceback\n{said[-3000:]}")
+        raise Wrong(f"{arguments[0] if arguments else ''} prints a traceback\n{said[-3000:]}")
     if code not in CODES and not (code in OF_GATE and "gate" in arguments):
-        raise Wrong(f"exit code {code} of {arguments[:1]}\n{said[-3000:]}")
+        raise Wrong(f"{arguments[:1]} exits with code {code}\n{said[-3000:]}")
 
 
 # --- flags -----------------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def run_flags(room: Path) -> Callable[[bytes], None]:
         ):
             os.chdir(room)
             if (here / CANARY).read_bytes() != world()[CANARY]:
-                raise Wrong(f"{arguments[0]} changed a file that is none of its own")
+                raise Wrong(f"{arguments[0]} changed a file that is not its own")
             shutil.rmtree(here, ignore_errors=True)
             shutil.copytree(first, here)
 

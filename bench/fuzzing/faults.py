@@ -68,7 +68,7 @@ def run_faults(room: Path) -> Callable[[bytes], None]:
         code, said = _run(here, (*_COMMANDS[fault["do"]], *elsewhere), _faulty(here, fault, shim), fault)
         allowed = (0, 1, 2, *_ENDS.get(fault.get("signal", ""), ()))
         if code not in allowed:
-            raise Wrong(f"{fault['do']} ends with status {code}\n{fault}\n{said[-3000:]}")
+            raise Wrong(f"{fault['do']} exits with status {code}\n{fault}\n{said[-3000:]}")
         if elsewhere:
             _after_rescue(here, code, said)
         {"train": _after_train, "prepare": _after_prepare, "convert": _after_convert}[fault["do"]](here, code, said)
@@ -79,7 +79,7 @@ def run_faults(room: Path) -> Callable[[bytes], None]:
 def _compiled(room: Path) -> Path | None:
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None or not sys.platform.startswith("linux"):
-        print("no C compiler, or not Linux: no call is made to fail, only signals are sent", file=sys.stderr)
+        print("no C compiler, or not Linux: sending signals only, no failing system calls", file=sys.stderr)
         return None
     shim = room / "faults.so"
     command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(shim), str(Path(__file__).with_name("faults.c")), "-ldl"]
@@ -113,7 +113,8 @@ def _run(
     text = (here / "said").read_text(errors="replace")
     # If a signal comes before nanopace is imported, the traceback is Python's own.
     if "Traceback (most recent call last)" in text and (fault is None or "signal" not in fault):
-        raise Wrong(f"{arguments[0]} shows a traceback: {text.strip().splitlines()[-1][:120]}\n{fault}\n{text[-4000:]}")
+        last = text.strip().splitlines()[-1][:120]
+        raise Wrong(f"{arguments[0]} prints a traceback: {last}\n{fault}\n{text[-4000:]}")
     return code, text
 
 
@@ -125,17 +126,17 @@ def _steps(out: Path) -> list[int]:
     try:
         return [verified(directory).step for directory in checkpoint_directories(out)]
     except NanopaceError as error:
-        raise Wrong(f"a checkpoint is there that is not whole: {str(error).rpartition(': ')[2]}\n{error}") from None
+        raise Wrong(f"a checkpoint is damaged: {str(error).rpartition(': ')[2]}\n{error}") from None
 
 
 def _after_train(here: Path, code: int, said: str) -> None:
     steps = _steps(here / "under/out")
     if code == 0 and (not steps or max(steps) != LAST):
-        raise Wrong(f"train ends with status 0, and its last step is not saved\ncheckpoints: {steps}\n{said[-3000:]}")
+        raise Wrong(f"train exits with status 0, but its last step is not saved\ncheckpoints: {steps}\n{said[-3000:]}")
     again = (*_TRAIN, f"--max_iters={LAST}", "--init_from=resume" if steps else "--overwrite=True")
     code, said = _run(here, again, {})
     if code or max(_steps(here / "under/out"), default=0) != LAST + 1:
-        raise Wrong(f"train cannot go on after a fault: status {code}\n{said[-3000:]}")
+        raise Wrong(f"train cannot resume after a fault: status {code}\n{said[-3000:]}")
 
 
 def _after_rescue(here: Path, code: int, said: str) -> None:
@@ -145,7 +146,7 @@ def _after_rescue(here: Path, code: int, said: str) -> None:
         and f"trained {LAST} steps" in said
         and LAST not in (*_steps(here / RESCUE), *_steps(here / "under/out"))
     ):
-        raise Wrong(f"the last step is not saved elsewhere\n{said[-3000:]}")
+        raise Wrong(f"the last step is not in the rescue directory either\n{said[-3000:]}")
 
 
 def _after_prepare(here: Path, code: int, _: str) -> None:
@@ -154,12 +155,12 @@ def _after_prepare(here: Path, code: int, _: str) -> None:
     if code != 0:
         code, said = _run(here, _COMMANDS["prepare"], {})
         if code:
-            raise Wrong(f"prepare cannot go on after a fault: status {code}\n{said[-3000:]}")
+            raise Wrong(f"prepare cannot resume after a fault: status {code}\n{said[-3000:]}")
     open_corpus(here / "under/data").check(257, 4)
     for split in ("train", "val"):
         name = f"{split}-00000.bin"
         if (here / "under/data" / name).read_bytes() != (here / "data/own" / name).read_bytes():
-            raise Wrong(f"prepare wrote other tokens after a fault: {name}")
+            raise Wrong(f"prepare wrote different tokens after a fault: {name}")
 
 
 def _after_convert(here: Path, code: int, _: str) -> None:

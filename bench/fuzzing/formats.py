@@ -70,7 +70,7 @@ def example_names() -> tuple[str, ...]:
     """The names of the formats to try."""
     found, wanted = _read(), os.environ.get("FUZZ_FORMAT", "").split()
     if missing := [name for name in wanted if name not in found]:
-        raise SystemExit(f"no example of {', '.join(missing)}; there are {', '.join(found)}")
+        raise SystemExit(f"no example of {', '.join(missing)}; choose from {', '.join(found)}")
     return tuple(wanted or found)
 
 

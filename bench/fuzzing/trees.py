@@ -50,7 +50,7 @@ def _compare(found: Mapping[str, Any], meant: Mapping[str, Any]) -> None:
     if not all(
         name in meant and torch.equal(each, meant[name]) for name, each in found.items() if name != "lm_head.weight"
     ):
-        raise Wrong("an altered checkpoint was loaded with another meaning")
+        raise Wrong("an altered checkpoint was loaded with different weights")
 
 
 def _model(path: Path) -> None:
@@ -132,7 +132,7 @@ def run_in_trees(room: Path) -> Callable[[bytes], None]:
         call(recipe["do"])
         for canary in (outside, place / CANARY):
             if canary.read_bytes() != world()[CANARY]:
-                raise Wrong(f"{recipe['do'][0]} changed a file that is none of its own")
+                raise Wrong(f"{recipe['do'][0]} changed a file that is not its own")
 
     return check
 

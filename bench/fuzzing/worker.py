@@ -82,7 +82,7 @@ def work(
         if (peak := _megabytes() - base) > target.megabytes:
             found = found or (f"memory: {peak:,.0f} MB", "")
         if took > seconds_for(target, len(data)):
-            found = found or (f"slow: {took:.1f} s of the processor", "")
+            found = found or (f"slow: {took:.1f} s of CPU time", "")
         if found is not None:
             _tell(report, case=case, size=len(data), where=found[0], trace=found[1])
         if peak > target.megabytes:

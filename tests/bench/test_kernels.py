@@ -138,7 +138,7 @@ def test_the_table_adds_up(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     lines = capsys.readouterr().out.splitlines()
     assert "800 TFLOP/s" in lines[1]
     assert "4000 GB/s" in lines[1]
-    assert "92.50 ms by the clock, in which kernels run for 91.00 ms" in lines[2]
+    assert "92.50 ms of wall-clock time; kernels run for 91.00 ms of it" in lines[2]
     rows = {line[:20].strip(): line[20:].split() for line in lines[4:]}
     assert list(rows) == [PRODUCTS, ATTENTION, CROSS_ENTROPY, REST, UPDATE, "sum"]
     limits = {kind: float(columns[1]) for kind, columns in rows.items()}

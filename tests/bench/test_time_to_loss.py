@@ -116,17 +116,17 @@ def test_times_are_shares_of_the_first_settings_time(capsys: pytest.CaptureFixtu
         "lr=6e-4",
         "3",
         "9.00",
-        *["181.0", "±", "1.0", "4.1600", "±", "0.0100", "1.000", "holds"],
+        *["181.0", "±", "1.0", "4.1600", "±", "0.0100", "1.000", "met"],
     ] in rows
     assert [
         "nanopace",
         "recipe=fast",
         "3",
         "9.00",
-        *["46.0", "±", "1.0", "4.0600", "±", "0.0100", "0.254", "holds"],
+        *["46.0", "±", "1.0", "4.0600", "±", "0.0100", "0.254", "met"],
     ] in rows
     assert ["nanopace", "recipe=gpt2", "1", "9.00", "90.0", "4.3000", "0.497", "missed"] in rows
-    assert ["nanoGPT", "lr=6e-4", "1", "9.00", "10.0", "1.0000", "1.000", "holds"] in rows, "a corpus of its own"
+    assert ["nanoGPT", "lr=6e-4", "1", "9.00", "10.0", "1.0000", "1.000", "met"] in rows, "a corpus of its own"
 
 
 def test_a_goal_is_reached_when_an_evaluation_sees_it_or_the_last_weights_have_it() -> None:

@@ -79,7 +79,7 @@ def _noticed(copy: Path, tests: TestMap, rounds: tuple[list[str], ...], patience
 
         code = yield work, patience + 4 * seconds
         if code not in NOTHING_NOTICED:
-            said = failed.read_text() if failed.exists() else f"pytest ends with {code}"
+            said = failed.read_text() if failed.exists() else f"pytest exits with {code}"
             return True, said if code >= 0 else "too long"
     return False, f"{sum(map(len, rounds))} tests"
 
