@@ -175,5 +175,5 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
     result = yield
     took = time.process_time() - item.stash[_began]
     if _quick_only(item.config) and took > MOST_CPU_S:
-        pytest.fail(f"not a unit test, since it takes {took:.1f} s of the processor: mark it slow", pytrace=False)
+        pytest.fail(f"not a unit test, since it takes {took:.1f} s of CPU time: mark it slow", pytrace=False)
     return result

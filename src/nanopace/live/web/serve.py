@@ -45,7 +45,7 @@ def serve(
         date_header=False,
     )
     shown = _address(listening, host, token)
-    tell(words.text("Live page: {address} (Ctrl-C closes the page; the training run goes on)", address=shown))
+    tell(words.text("Live page: {address} (Ctrl-C closes the page; the training run continues)", address=shown))
     if ready is not None:
         ready(shown)
     with suppress(OSError, AttributeError):
