@@ -12,6 +12,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from nanopace.live.web.guard import Guard
+from nanopace.wording.catalog import words
 
 TOKEN = "a-token-of-ours"
 
@@ -22,7 +23,7 @@ def client(*, token: str | None = None, host: str = "127.0.0.1", at: str = "127.
 
     methods = ["GET", "POST", "PUT", "DELETE", "OPTIONS"]
     app = Starlette(routes=[Route("/", page, methods=methods)])
-    return TestClient(Guard(app, host=host, token=token), base_url=f"http://{at}", follow_redirects=False)
+    return TestClient(Guard(app, words("de"), host=host, token=token), base_url=f"http://{at}", follow_redirects=False)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,9 @@ def test_nothing_can_be_changed(method: str) -> None:
 
 def test_the_token_is_needed_once_and_then_kept_as_a_cookie() -> None:
     asked = client(token=TOKEN, host="0.0.0.0", at="192.168.0.7:8765")
-    assert asked.get("/").status_code == 401
+    refused = asked.get("/")
+    assert refused.status_code == 401
+    assert "Adresse" in refused.text
     assert asked.get("/?token=wrong").status_code == 401
     assert asked.get("/", headers={"cookie": "nanopace-8765=wrong; \x00=;;"}).status_code == 401
     answer = asked.get(f"/?run=a%26b&token={TOKEN}&lang=de")

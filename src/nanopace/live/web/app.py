@@ -40,7 +40,7 @@ class Site:
 
     def app(self, *, host: str, token: str | None) -> Guard:
         routes = [Route("/", self._page), Route("/events", self._events)]
-        return Guard(Starlette(routes=routes, lifespan=self._lifespan), host=host, token=token)
+        return Guard(Starlette(routes=routes, lifespan=self._lifespan), words(self._lang), host=host, token=token)
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:

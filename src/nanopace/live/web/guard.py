@@ -17,6 +17,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nanopace.wording.catalog import Words
+
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 HEADERS = {
     "Cache-Control": "no-store",
@@ -29,9 +31,9 @@ HEADERS = {
 
 
 class Guard:
-    def __init__(self, app: ASGIApp, *, host: str, token: str | None) -> None:
+    def __init__(self, app: ASGIApp, words: Words, *, host: str, token: str | None) -> None:
         """`token`: required in every request; None on loopback."""
-        self._app, self._token = app, token
+        self._app, self._words, self._token = app, words, token
         names = (*LOOPBACK, host, socket.gethostname(), socket.getfqdn()) if token is not None else LOOPBACK
         self._names = {name.lower() for name in names}
 
@@ -53,12 +55,12 @@ class Guard:
     def _refusal(self, scope: Scope) -> PlainTextResponse | RedirectResponse | None:
         headers = Headers(scope=scope)
         if scope["method"] not in ("GET", "HEAD"):
-            return PlainTextResponse("This page is read-only.\n", 405)
+            return _refusal(405, self._words.text("This page is read-only."))
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._is_ours(host):
-            return PlainTextResponse("The Host header does not name this server.\n", 403)
+            return _refusal(403, self._words.text("The Host header does not name this server."))
         if origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
-            return PlainTextResponse("Another site may not read this page.\n", 403)
+            return _refusal(403, self._words.text("Another site may not read this page."))
         return self._without_token(scope, headers, host)
 
     def _is_ours(self, host: str) -> bool:
@@ -90,4 +92,8 @@ class Guard:
             cookie = None
         if cookie is not None and secrets.compare_digest(cookie.value.encode(), self._token.encode()):
             return None
-        return PlainTextResponse("Open the address that nanopace printed: it carries the token.\n", 401)
+        return _refusal(401, self._words.text("Open the address that nanopace printed: it carries the token."))
+
+
+def _refusal(code: int, why: str) -> PlainTextResponse:
+    return PlainTextResponse(f"{why}\n", code)
