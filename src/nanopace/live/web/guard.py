@@ -58,7 +58,7 @@ class Guard:
             return _refusal(405, self._words.text("This page is read-only."))
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._is_ours(host):
-            return _refusal(403, self._words.text("The Host header does not name this server."))
+            return _refusal(403, self._words.text("The request is for another server."))
         if origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
             return _refusal(403, self._words.text("Another site may not read this page."))
         return self._without_token(scope, headers, host)
