@@ -22,7 +22,7 @@ from nanopace.live.web.pages import MOST_COMPARED, Pages
 from nanopace.wording.catalog import words
 from nanopace.wording.numbers import LANGUAGES
 
-TICK_S = 0.5
+TICK_S = 1.0
 FORGET_S = 30.0  # a page without viewers is updated no longer than this; its event stream opens a moment after the page
 STILL_HERE_S = 15.0  # between two keep-alive messages, if nothing is new
 MOST_LISTENERS = 500

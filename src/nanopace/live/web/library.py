@@ -16,8 +16,9 @@ from nanopace.sources.opening import find_logs
 from nanopace.sources.processes.rank_files import RankFiles, group_rank_files
 
 SHARE = 20.0  # rest this many times the cost of a reading and its consequences: a twentieth of a core, ...
-BUSY_SHARE = 60.0  # ... or a sixtieth if all cores are busy
-MOST_REST_S = 20.0
+BUSY_SHARE = 120.0  # ... or less than 1% of one if all cores are busy
+MOST_REST_S = 300.0
+CONSEQUENCES_S = 10.0  # within this time, what was read is rendered and sent
 FIND_S = 2.0  # minimum between two searches of the directories
 AT_ONCE_S = 0.2  # for first readings, before anything else has a turn
 MOST_HELD = 6  # logs whose diagnoses stay in memory; the list needs none
@@ -54,6 +55,7 @@ class Library:
         self._held: list[str] = []  # the most recently requested one is last
         self._find_s = self._read_s = -math.inf
         self._spent_s = 0.0  # CPU time when something was last read again
+        self._cost_s = 0.0  # CPU time that this reading took
         self.wanted: frozenset[str] = frozenset()  # names of logs that someone is looking at: they come first
         self.is_watched = True  # by anyone: else nothing is read a second time
         if pipe is not None:
@@ -82,8 +84,9 @@ class Library:
 
     def _rest_s(self) -> float:
         """How long to wait before reading again, based on what the last time has cost so far."""
-        share = BUSY_SHARE if cores_are_busy() else SHARE
-        return min(MOST_REST_S, share * (self._spent() - self._spent_s))
+        if self._now() - self._read_s < CONSEQUENCES_S:
+            self._cost_s = self._spent() - self._spent_s
+        return min(MOST_REST_S, (BUSY_SHARE if cores_are_busy() else SHARE) * self._cost_s)
 
     @property
     def keys(self) -> list[Key]:
