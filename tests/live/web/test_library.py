@@ -174,6 +174,24 @@ def test_reading_leaves_most_of_the_time_to_others(
     assert settle(found, clock, 4) == {"train.log"}
 
 
+def test_waiting_does_not_use_up_the_budget(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all cores are busy, waking up every second takes more than the budget: it would never read again."""
+    monkeypatch.setattr(shelf, "cores_are_busy", lambda: True)
+    log = tmp_path / "train.log"
+    write(log)
+    spent = Clock()
+    found = library(clock, log, spent=spent)
+    settle(found, clock)
+    write(log, 110, first=100, mode="a")
+    assert settle(found, clock) == {"train.log"}
+    spent.now += 0.2  # for reading, rendering and sending it
+    write(log, 120, first=110, mode="a")
+    for _ in range(60):
+        spent.now += 0.02
+        settle(found, clock, 1)
+    assert reached(found, Key("train.log")) == 119
+
+
 def test_a_log_that_is_replaced_or_cannot_be_read_for_a_moment(tmp_path: Path, clock: Clock) -> None:
     log = tmp_path / "train.log"
     write(log)
