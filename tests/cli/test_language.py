@@ -16,7 +16,8 @@ import pytest
 from nanopace.cli import main as main_module
 from nanopace.cli.language import OF_ARGPARSE, HelpFormatter, asked_language, help_texts
 from nanopace.cli.main import COMMANDS, main, make_parser, make_top_parser
-from nanopace.wording.catalog import LANGUAGES, LOCALE
+from nanopace.wording.catalog import LOCALE
+from nanopace.wording.numbers import LANGUAGES
 
 OTHERS = [language for language in LANGUAGES if language != "en"]
 # Messages that only a bug of ours could cause, or that need what our parsers lack: subparsers, files, value counts.

@@ -15,7 +15,7 @@ import pytest
 from nanopace import compare, diagnose, open_runs, render
 from nanopace.errors import InputError
 from nanopace.ledger.events import EVENTS
-from nanopace.wording.catalog import LANGUAGES
+from nanopace.wording.numbers import LANGUAGES
 
 # As written in the file: JSON allows more than Python would write.
 FIGURES = (

@@ -23,7 +23,8 @@ from nanopace.ledger import (
     StepEvent,
 )
 from nanopace.record import replace
-from nanopace.wording.catalog import LANGUAGES, words
+from nanopace.wording.catalog import words
+from nanopace.wording.numbers import LANGUAGES
 
 NASTY = "\x1b]52;c;aGFjaw==\x07a <script>alert(1)</script> \x1b[2J\u202ename\nand more"
 SAID = (

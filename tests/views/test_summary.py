@@ -13,7 +13,8 @@ from nanopace.diagnosis.codes import FINDINGS
 from nanopace.diagnosis.result import (
     Finding,
 )
-from nanopace.wording.catalog import LANGUAGES, words
+from nanopace.wording.catalog import words
+from nanopace.wording.numbers import LANGUAGES
 
 from .cases import case_1, explain
 

@@ -11,7 +11,8 @@ from nanopace.views.document import Table
 from nanopace.views.figures import utilisation
 from nanopace.views.key_figures import key_figures
 from nanopace.views.report import Report
-from nanopace.wording.catalog import LANGUAGES, words
+from nanopace.wording.catalog import words
+from nanopace.wording.numbers import LANGUAGES
 
 from .cases import case_1, explain
 

@@ -13,7 +13,9 @@ import pytest
 from babel.messages.mofile import write_mo
 
 from nanopace.errors import InputError, Message, UsageError
-from nanopace.wording.catalog import LANGUAGES, pick_language, words
+from nanopace.wording.catalog import words
+from nanopace.wording.languages import pick_language
+from nanopace.wording.numbers import LANGUAGES
 from nanopace.wording.template import placeholders
 
 MANY_WORDS = 3

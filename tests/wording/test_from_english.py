@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import nanopace
 from nanopace.errors import Message
-from nanopace.wording.catalog import LANGUAGES, words
+from nanopace.wording.catalog import words
 from nanopace.wording.from_english import _TELLING
+from nanopace.wording.numbers import LANGUAGES
 
 SOURCE = Path(nanopace.__file__).parent
 VALUES = {

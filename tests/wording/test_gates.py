@@ -7,8 +7,9 @@ import pytest
 from nanopace.diagnosis.compare.gate import CHECKS, Check, Gate
 from nanopace.diagnosis.result import Finding
 from nanopace.views.compare.gate import sentences
-from nanopace.wording.catalog import LANGUAGES, words
+from nanopace.wording.catalog import words
 from nanopace.wording.gates import COMPARED, GATES
+from nanopace.wording.numbers import LANGUAGES
 from nanopace.wording.template import placeholders
 
 NUMBERS = (

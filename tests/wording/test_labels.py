@@ -12,7 +12,8 @@ from nanopace.diagnosis import result
 from nanopace.sources.formats.table import BUILT_IN
 from nanopace.views.report import parts_of_phases
 from nanopace.wording import labels
-from nanopace.wording.catalog import LANGUAGES, words
+from nanopace.wording.catalog import words
+from nanopace.wording.numbers import LANGUAGES
 
 
 @pytest.mark.parametrize(

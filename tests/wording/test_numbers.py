@@ -9,8 +9,8 @@ from babel.numbers import format_decimal, format_percent
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanopace.wording.catalog import LANGUAGES, UNKNOWN, Words, words
-from nanopace.wording.numbers import FORMS, decimal, percent, shortened, significant
+from nanopace.wording.catalog import UNKNOWN, Words, words
+from nanopace.wording.numbers import FORMS, LANGUAGES, decimal, percent, shortened, significant
 
 VALUES = [0, 1, 12, 999, 1000, 1234, 9999, 10_000, 12_345, 999_999, 1_234_567, 10**9, 123_456_789_012]
 

@@ -9,7 +9,8 @@ import pytest
 
 from nanopace.tune.recommend import budget, choices, notes
 from nanopace.tune.recommend.several_cards import _LINKS
-from nanopace.wording.catalog import LANGUAGES, words
+from nanopace.wording.catalog import words
+from nanopace.wording.numbers import LANGUAGES
 from nanopace.wording.reasons import LINKS, NOTES, REASONS
 from nanopace.wording.template import placeholders
 

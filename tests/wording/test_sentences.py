@@ -6,7 +6,8 @@ import pytest
 
 from nanopace.diagnosis.codes import FINDINGS
 from nanopace.wording.advice import ADVICE, ADVICE_COST
-from nanopace.wording.catalog import LANGUAGES, words
+from nanopace.wording.catalog import words
+from nanopace.wording.numbers import LANGUAGES
 from nanopace.wording.sentences import SENTENCES
 from nanopace.wording.template import Template, placeholders
 

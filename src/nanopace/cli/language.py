@@ -55,7 +55,7 @@ def asked_language(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
     locale = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environ.get(name))), "")
     if flag in (None, "en") and (flag or re.split(r"[_.@-]", locale.lower())[0]) in _ENGLISH:
         return "en"
-    from nanopace.wording.catalog import pick_language
+    from nanopace.wording.languages import pick_language
 
     try:
         return pick_language(flag, environ)

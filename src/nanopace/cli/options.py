@@ -87,7 +87,8 @@ def writer_of(args: argparse.Namespace) -> TerminalWriter:
 
 def words_of(args: argparse.Namespace) -> Words:
     """The language of --lang, else of the locale."""
-    from nanopace.wording.catalog import pick_language, words
+    from nanopace.wording.catalog import words
+    from nanopace.wording.languages import pick_language
 
     return words(pick_language(args.lang, os.environ))
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import gettext
 import math
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nanopace.errors import Message, NanopaceError, UsageError
+from nanopace.errors import Message, NanopaceError
 from nanopace.run import Fact
 from nanopace.wording import labels, numbers
 from nanopace.wording.advice import ADVICE_COST
-from nanopace.wording.numbers import FIXED, LANGUAGES
+from nanopace.wording.languages import pick_language
+from nanopace.wording.numbers import FIXED
 from nanopace.wording.printable import one_line
 from nanopace.wording.sentences import SENTENCES
 from nanopace.wording.template import Sentence
@@ -30,25 +30,6 @@ if TYPE_CHECKING:
 LOCALE = Path(__file__).parent / "locale"
 MOST_DIGITS = 6  # extra digits at most, if two figures must differ
 UNKNOWN = "–"  # in a table, where there is no room for a sentence
-
-
-def pick_language(flag: str | None, environ: Mapping[str, str]) -> str:
-    """The language of --lang, else of the locale, else English."""
-    if flag is not None:
-        language = _language_of(flag)
-        if language not in LANGUAGES:
-            raise UsageError(
-                "--lang {lang}: unknown language; choose from {known}", lang=flag, known=", ".join(LANGUAGES)
-            )
-        return language
-    locale = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environ.get(name))), "")
-    language = _language_of(locale)
-    return language if language in LANGUAGES else "en"
-
-
-def _language_of(locale: str) -> str:
-    """The language code of a locale: de for de_DE.UTF-8 and de-AT."""
-    return re.split(r"[_.@-]", locale.strip().lower())[0]
 
 
 def words(lang: str | None = None) -> Words:

@@ -15,7 +15,7 @@ from nanopace.cli.main import main
 from nanopace.config_text import read_config
 from nanopace.hardware.cards import Card, all_cards
 from nanopace.views.terminal.writer import columns
-from nanopace.wording.catalog import LANGUAGES
+from nanopace.wording.numbers import LANGUAGES
 
 COMMAND = [sys.executable, "-m", "nanopace", "recommend"]
 

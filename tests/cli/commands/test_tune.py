@@ -12,7 +12,7 @@ from nanopace.config_text import read_config
 from nanopace.literals import Value
 from nanopace.tune.search import knob_trials, trial_runner
 from nanopace.tune.trial import Outcome
-from nanopace.wording.catalog import LANGUAGES
+from nanopace.wording.numbers import LANGUAGES
 
 from ...train.conftest import TINY, write_corpus
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from nanopace import train
 from nanopace.cli.display.frame import PHASES, Losses, State
-from nanopace.wording.catalog import LANGUAGES, words
+from nanopace.wording.catalog import words
+from nanopace.wording.numbers import LANGUAGES
 
 from ..sample_events import evaluation, introduction, step
 

@@ -17,7 +17,8 @@ from nanopace.tune.search.tune_view import config_text, write
 from nanopace.tune.shapley import Share
 from nanopace.tune.trial import Outcome
 from nanopace.views.terminal.writer import TerminalWriter
-from nanopace.wording.catalog import LANGUAGES, words
+from nanopace.wording.catalog import words
+from nanopace.wording.numbers import LANGUAGES
 
 FASTER = Share("after", math.log(1.5), 0.1)
 FOUND = Tuned(

@@ -15,7 +15,8 @@ from nanopace.views.compare.arrival import arrival_rows
 from nanopace.views.page.arrival_charts import arrival_charts
 from nanopace.views.page.page import compare_page
 from nanopace.views.terminal.report import print_report
-from nanopace.wording.catalog import LANGUAGES, words
+from nanopace.wording.catalog import words
+from nanopace.wording.numbers import LANGUAGES
 
 from ..cases import case_2
 

@@ -16,7 +16,8 @@ from nanopace.run import Fact
 from nanopace.views.json import compare_json
 from nanopace.views.page.page import compare_page
 from nanopace.views.terminal.report import print_report
-from nanopace.wording.catalog import LANGUAGES, words
+from nanopace.wording.catalog import words
+from nanopace.wording.numbers import LANGUAGES
 
 from ..cases import case_1
 

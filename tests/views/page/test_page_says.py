@@ -16,7 +16,8 @@ from nanopace.views.page.page import compare_page, explain_page
 from nanopace.views.report import SECTIONS
 from nanopace.views.sections import Explained
 from nanopace.views.terminal.report import print_report
-from nanopace.wording.catalog import LANGUAGES, words
+from nanopace.wording.catalog import words
+from nanopace.wording.numbers import LANGUAGES
 
 from .seen import Seen, plain
 

@@ -32,7 +32,8 @@ from nanopace.diagnosis.result import (
 from nanopace.run import Fact
 from nanopace.views.report import SECTIONS, seconds_by_phase
 from nanopace.views.terminal.report import print_report
-from nanopace.wording.catalog import LANGUAGES, words
+from nanopace.wording.catalog import words
+from nanopace.wording.numbers import LANGUAGES
 
 from ..cases import case_1, case_2, columns, contrast, explain
 
