@@ -77,9 +77,9 @@ def _read_in_every_way(data: bytes) -> None:
     """Read with one of the patterns and with the suggested one, which must read the log it was suggested for."""
     from nanopace.diagnosis.diagnose import diagnose
     from nanopace.errors import NanopaceError
-    from nanopace.sources.guess import guess
     from nanopace.sources.runs import open_runs
     from nanopace.sources.text import lines
+    from nanopace.sources.unread.guess import guess
 
     offer = guess(line for line, _ in lines([data]))
     if offer is not None and not data.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"(\xb5/\xfd")):

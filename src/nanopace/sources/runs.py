@@ -21,8 +21,8 @@ from nanopace.sources.opening import MOST_BYTES, Opened, Progress, Source, find_
 from nanopace.sources.processes.interleaved import Printed, of_one_process
 from nanopace.sources.processes.rank_files import RankFiles, group_rank_files, read_ranks
 from nanopace.sources.processes.rank_prefixes import Ranks, find_ranks, of_one_rank
-from nanopace.sources.quoted import QuotationDetector
 from nanopace.sources.text import CHUNK, lines, looks_binary, width_of
+from nanopace.sources.unread.quoted import QuotationDetector
 
 __all__ = ["find_logs", "open_runs"]
 
@@ -104,7 +104,7 @@ def _read_by(patterns: Sequence[str], source: Source, progress: Progress | None)
     """Read with the expressions of --pattern, whatever the log looks like."""
     from nanopace.sources.formats.pattern import compile_patterns
     from nanopace.sources.formats.pattern_reader import PatternReader
-    from nanopace.sources.nearest_row import shortened
+    from nanopace.sources.unread.nearest_row import shortened
 
     builder = RunBuilder("")
     reader = PatternReader(builder, compile_patterns(patterns))
@@ -193,8 +193,8 @@ def _consumed(chunks: list[bytes]) -> Iterator[bytes]:
 
 def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: Detector, log: Opened) -> InputError:
     """The error that says why a file cannot be read, depending on its contents."""
-    from nanopace.sources.nearest_row import nearest_row
-    from nanopace.sources.offer import offer_pattern
+    from nanopace.sources.unread.nearest_row import nearest_row
+    from nanopace.sources.unread.offer import offer_pattern
 
     path = _shown_name(source)
     if head and looks_binary(head[0][:SNIFF_BYTES]):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from nanopace.run import Run
-from nanopace.sources.quoted import QuotationDetector
+from nanopace.sources.unread.quoted import QuotationDetector
 
 Read = Callable[..., list[Run]]
 Print = Callable[..., str]

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nanopace.errors import NotALog
-from nanopace.sources.guess import guess
-from nanopace.sources.offer import offer_pattern
 from nanopace.sources.runs import open_runs
 from nanopace.sources.text import lines as clean_lines
+from nanopace.sources.unread.guess import guess
+from nanopace.sources.unread.offer import offer_pattern
 
 pytest.importorskip("re2", reason="needs google-re2")
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from nanopace.errors import UsageError
 from nanopace.medians import median
 from nanopace.sources.formats.pattern import Search, compile_patterns
-from nanopace.sources.line_shapes import LONGEST_LINE, Shape, find_shapes
+from nanopace.sources.unread.line_shapes import LONGEST_LINE, Shape, find_shapes
 
 _MOST_LINES = 200_000  # to examine; a refusal should not take long
 _TRIED = 5_000  # lines to try a pattern on

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from shlex import quote
 
 from nanopace.errors import NotALog
-from nanopace.sources.guess import guess
+from nanopace.sources.unread.guess import guess
 
 
 def offer_pattern(path: str, printed: Iterable[str]) -> NotALog | None:
