@@ -18,7 +18,7 @@ import sys
 from nanopace.cli.main import main
 from nanopace.live.web import app, library, serve
 library.SHARE = library.BUSY_SHARE = 1.0
-library.FIND_S = app.TICK_S = 0.1
+library.FIND_S = app.TICK_S = app.BUSY_TICK_S = 0.1
 serve.POLITE = 0
 sys.exit(main())
 """

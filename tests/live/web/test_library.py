@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nanopace.live.web import library as shelf
 from nanopace.live.web.library import Key, Library
+from nanopace.run import Run
 from nanopace.sources.runs import open_runs
 
 from ..made_up import HEADER, rows
@@ -38,8 +40,21 @@ def write(path: Path, last: int = 100, *, first: int = 0, mode: str = "w", age_s
         os.utime(path, (then, then))
 
 
-def library(clock: Clock, *paths: Path, spent: Callable[[], float] = lambda: 0.0) -> Library:
-    return Library([str(path) for path in paths], open_runs, now=clock, spent=spent)
+def library(
+    clock: Clock, *paths: Path, read: Callable[..., list[Run]] = open_runs, spent: Callable[[], float] = lambda: 0.0
+) -> Library:
+    return Library([str(path) for path in paths], read, now=clock, spent=spent)
+
+
+def costly(clock: Clock, spent: Clock, takes_s: float) -> Callable[..., list[Run]]:
+    """Reading uses 0.2 s of CPU time, and takes much longer on busy cores."""
+
+    def read(*arguments: Any) -> list[Run]:
+        spent.now += 0.2
+        clock.now += takes_s
+        return open_runs(*arguments)
+
+    return read
 
 
 def settle(library: Library, clock: Clock, seconds: float = 3.0) -> set[str]:
@@ -155,22 +170,23 @@ def test_only_a_few_are_kept_in_memory(tmp_path: Path, clock: Clock, monkeypatch
         assert reached(found, Key(f"{number}.log")) == 39 + number, "read again when it is asked for"
 
 
-@pytest.mark.parametrize("busy", [False, True])
+@pytest.mark.parametrize(("busy", "takes_s"), [(False, 0.5), (True, 30.0)])
 def test_reading_leaves_most_of_the_time_to_others(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, busy: bool
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, busy: bool, takes_s: float
 ) -> None:
     monkeypatch.setattr(shelf, "cores_are_busy", lambda: busy)
     log = tmp_path / "train.log"
     write(log)
     spent = Clock()
-    found = library(clock, log, spent=spent)
+    found = library(clock, log, read=costly(clock, spent, takes_s), spent=spent)
     settle(found, clock)
     write(log, 110, first=100, mode="a")
-    assert settle(found, clock) == {"train.log"}
-    spent.now += 0.2  # for reading, rendering and sending it
+    assert settle(found, clock, 0.5) == {"train.log"}
+    began_s = clock.now - takes_s
+    spent.now += 0.3  # for rendering and sending it
     write(log, 120, first=110, mode="a")
-    rest_s = 0.2 * (shelf.BUSY_SHARE if busy else shelf.SHARE)
-    assert settle(found, clock, rest_s - 4) == set()
+    rest_s = 0.5 * (shelf.BUSY_SHARE if busy else shelf.SHARE)
+    assert settle(found, clock, began_s + rest_s - clock.now - 2) == set()
     assert settle(found, clock, 4) == {"train.log"}
 
 
@@ -180,11 +196,10 @@ def test_waiting_does_not_use_up_the_budget(tmp_path: Path, clock: Clock, monkey
     log = tmp_path / "train.log"
     write(log)
     spent = Clock()
-    found = library(clock, log, spent=spent)
+    found = library(clock, log, read=costly(clock, spent, 30.0), spent=spent)
     settle(found, clock)
     write(log, 110, first=100, mode="a")
     assert settle(found, clock) == {"train.log"}
-    spent.now += 0.2  # for reading, rendering and sending it
     write(log, 120, first=110, mode="a")
     for _ in range(60):
         spent.now += 0.02

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -17,14 +18,15 @@ from starlette.routing import Route
 from nanopace.live.web.bar import address
 from nanopace.live.web.channel import Channel, Rendered, rendered
 from nanopace.live.web.guard import Guard
-from nanopace.live.web.library import Key, Library
+from nanopace.live.web.library import Key, Library, cores_are_busy
 from nanopace.live.web.pages import MOST_COMPARED, Pages
 from nanopace.wording.catalog import words
 from nanopace.wording.numbers import LANGUAGES
 
 TICK_S = 1.0
+BUSY_TICK_S = 5.0  # where all cores are busy: a wake-up costs ten times as much there, and the training pays for it
 FORGET_S = 30.0  # a page without viewers is updated no longer than this; its event stream opens a moment after the page
-STILL_HERE_S = 15.0  # between two keep-alive messages, if nothing is new
+STILL_HERE_S = 15.0  # between two keep-alive messages
 MOST_LISTENERS = 500
 
 T = TypeVar("T")
@@ -51,6 +53,7 @@ class Site:
 
     async def _follow(self) -> None:
         """As long as the server runs, read what has changed and send it to open pages."""
+        woken_s = time.monotonic()
         while True:
             await self._look()
             for place, channel in list(self._channels.items()):
@@ -60,7 +63,11 @@ class Site:
                     del self._channels[place]
             self._library.is_watched = bool(self._channels)
             self._library.wanted = frozenset(key.log for channel in self._channels.values() for key in channel.keys)
-            await asyncio.sleep(TICK_S)
+            if time.monotonic() - woken_s >= STILL_HERE_S:
+                woken_s = time.monotonic()
+                for channel in self._channels.values():  # all at once: their tasks share one wake-up
+                    channel.wake()
+            await asyncio.sleep(BUSY_TICK_S if cores_are_busy() else TICK_S)
 
     async def _look(self) -> None:
         """Read what is due, and mark the pages that it makes outdated."""
@@ -121,7 +128,7 @@ async def _stream(channel: Channel, version: str) -> AsyncIterator[bytes]:
     with channel.listening():
         yield b"retry: 2000\n\n"
         while True:
-            version, event = await channel.event(version, STILL_HERE_S)
+            version, event = await channel.event(version)
             yield event
 
 

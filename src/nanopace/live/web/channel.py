@@ -45,7 +45,7 @@ class Channel:
         self._left_s = time.monotonic()  # when someone last looked
         self._now: Rendered | None = None
         self._before: Rendered | None = None
-        self._changed = asyncio.Event()
+        self._woken = asyncio.Event()
         self._events: dict[bool, bytes] = {}  # made once for all viewers
 
     @property
@@ -64,8 +64,12 @@ class Channel:
             return
         self._before, self._now = self._now, rendered
         self._events.clear()
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self.wake()
+
+    def wake(self) -> None:
+        """Let every viewer's `event` return: with what is new, or with a keep-alive message."""
+        self._woken.set()
+        self._woken = asyncio.Event()
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -76,19 +80,20 @@ class Channel:
             self.listeners -= 1
             self._left_s = time.monotonic()
 
-    async def event(self, version: str, timeout_s: float) -> tuple[str, bytes]:
-        """The update for a viewer with this version, and the resulting version; after the timeout, a keep-alive
-        message."""
-        if self._now is None or self._now.version == version:
-            try:
-                await asyncio.wait_for(self._changed.wait(), timeout_s)
-            except TimeoutError:
+    async def event(self, version: str) -> tuple[str, bytes]:
+        """The next update for a viewer with this version, and the resulting version; or a keep-alive message."""
+        if self._has_seen(version):
+            await self._woken.wait()
+            if self._has_seen(version):
                 return version, b": still here\n\n"
         assert self._now is not None
         known = self._before is not None and self._before.version == version
         if known not in self._events:
             self._events[known] = _event(self._now, self._before if known else None)
         return self._now.version, self._events[known]
+
+    def _has_seen(self, version: str) -> bool:
+        return self._now is None or self._now.version == version
 
 
 def _event(now: Rendered, before: Rendered | None) -> bytes:

@@ -16,9 +16,8 @@ from nanopace.sources.opening import find_logs
 from nanopace.sources.processes.rank_files import RankFiles, group_rank_files
 
 SHARE = 20.0  # rest this many times the cost of a reading and its consequences: a twentieth of a core, ...
-BUSY_SHARE = 120.0  # ... or less than 1% of one if all cores are busy
+BUSY_SHARE = 200.0  # ... or half a per cent of one if all cores are busy
 MOST_REST_S = 300.0
-CONSEQUENCES_S = 10.0  # within this time, what was read is rendered and sent
 FIND_S = 2.0  # minimum between two searches of the directories
 AT_ONCE_S = 0.2  # for first readings, before anything else has a turn
 MOST_HELD = 6  # logs whose diagnoses stay in memory; the list needs none
@@ -54,8 +53,8 @@ class Library:
         self._followed: set[str] = set()  # paths
         self._held: list[str] = []  # the most recently requested one is last
         self._find_s = self._read_s = -math.inf
-        self._spent_s = 0.0  # CPU time when something was last read again
-        self._cost_s = 0.0  # CPU time that this reading took
+        self._spent_s: float | None = None  # CPU time before the last reading, until its cost is known
+        self._cost_s = 0.0  # CPU time of the last reading and its consequences
         self.wanted: frozenset[str] = frozenset()  # names of logs that someone is looking at: they come first
         self.is_watched = True  # by anyone: else nothing is read a second time
         if pipe is not None:
@@ -64,6 +63,8 @@ class Library:
     def look(self) -> set[str]:
         """Read what is due, and return the names of logs that have changed."""
         now = self._now()
+        if self._spent_s is not None:  # by now, what was read is rendered and sent
+            self._cost_s, self._spent_s = self._spent() - self._spent_s, None
         changed = {name for name, log in self._logs.items() if log.look(now)}
         if now >= self._find_s:
             changed |= self._find(now)
@@ -83,9 +84,7 @@ class Library:
         return changed
 
     def _rest_s(self) -> float:
-        """How long to wait before reading again, based on what the last time has cost so far."""
-        if self._now() - self._read_s < CONSEQUENCES_S:
-            self._cost_s = self._spent() - self._spent_s
+        """How long to wait before reading again. Only CPU time counts: a reading may take a minute on busy cores."""
         return min(MOST_REST_S, (BUSY_SHARE if cores_are_busy() else SHARE) * self._cost_s)
 
     @property
