@@ -186,8 +186,10 @@ def test_reading_leaves_most_of_the_time_to_others(
     spent.now += 0.3  # for rendering and sending it
     write(log, 120, first=110, mode="a")
     rest_s = 0.5 * (shelf.BUSY_SHARE if busy else shelf.SHARE)
-    assert settle(found, clock, began_s + rest_s - clock.now - 2) == set()
-    assert settle(found, clock, 4) == {"train.log"}
+    settle(found, clock, began_s + rest_s - clock.now - 2)
+    assert reached(found, Key("train.log")) == 109
+    settle(found, clock, 4)
+    assert reached(found, Key("train.log")) == 119
 
 
 def test_waiting_does_not_use_up_the_budget(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
