@@ -30,7 +30,8 @@ from nanopace.sources.runs import open_runs
 from nanopace.train.checkpoint.layout import verified
 from nanopace.train.checkpoint.write import write_weights
 from nanopace.train.formats.convert import open_pretrained
-from nanopace.train.formats.huggingface import read_safetensors, save_huggingface
+from nanopace.train.formats.huggingface import save_huggingface
+from nanopace.train.formats.huggingface_files import read_safetensors
 from nanopace.views.json import explain_json
 
 from ..train.conftest import write_corpus

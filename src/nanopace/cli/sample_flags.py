@@ -49,8 +49,8 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
         "--model",
         action=KeepOrder,
         metavar="MODEL",
-        help="an out_dir, a checkpoint in it, a nanoGPT ckpt.pt, or a Hugging Face GPT-2 directory; or a config file "
-        "(.py), which is read, never executed. --model may be left out; later files and flags win",
+        help="an out_dir, a checkpoint in it, a nanoGPT ckpt.pt, or a Hugging Face directory (GPT-2 or recipe=fast); "
+        "or a config file (.py), which is read, never executed. --model may be left out; later files and flags win",
     )
     for knob in KNOBS.values():
         flags = [f"--{knob.name}", *filter(None, [_OTHER_SPELLINGS.get(knob.name)])]

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "source",
         type=Path,
         metavar="SOURCE",
-        help="an out_dir or a checkpoint in it, a nanoGPT ckpt.pt, or a Hugging Face GPT-2 directory",
+        help="an out_dir or a checkpoint in it, a nanoGPT ckpt.pt, or a Hugging Face directory (GPT-2 or recipe=fast)",
     )
     parser.add_argument("target", type=Path, metavar="TARGET", help="what to write: a ckpt.pt, or a directory")
     parser.add_argument(
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         form = args.to or form_by_name(args.target)
         pretrained = convert(args.source, args.target, to=form, which=args.which or "", force=args.force)
     chosen = pretrained.chosen
-    for line in [*passed_over_lines(chosen, words), *_left_behind(pretrained, form, words)]:
+    for line in [*passed_over_lines(chosen, words), *_notes(pretrained, form, words)]:
         print(f"nanopace: {clean(line)}", file=sys.stderr)
     parameters = sum(each.numel() for name, each in pretrained.weights.items() if name != "lm_head.weight")
     said = words.text(
@@ -57,8 +57,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _left_behind(pretrained: Pretrained, form: str, words: Words) -> Iterator[str]:
-    """What the output format has no place for."""
+def _notes(pretrained: Pretrained, form: str, words: Words) -> Iterator[str]:
+    """What the output format has no place for, and what a program needs to load it."""
     tokenizer = pretrained.tokenizer
     if tokenizer is None:
         yield words.text("the tokenizer is unknown, so none is written")
@@ -70,3 +70,7 @@ def _left_behind(pretrained: Pretrained, form: str, words: Words) -> Iterator[st
         yield words.text("this model approximates GELU and nanoGPT does not, so its logits differ there by about 0.001")
     if form == "huggingface" and pretrained.optimizer is not None:
         yield words.text("the optimizer state is left out; training would start without it")
+    if form == "huggingface" and pretrained.shape.recipe != "gpt2":
+        yield words.text(
+            "transformers loads this model with trust_remote_code=True, because its code is in the directory"
+        )

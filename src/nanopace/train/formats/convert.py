@@ -17,9 +17,10 @@ from nanopace.train.checkpoint.headers import check_weights
 from nanopace.train.checkpoint.layout import MODEL, OPTIMIZER, STATE, verified
 from nanopace.train.checkpoint.state_checks import is_knob
 from nanopace.train.checkpoint.write import write_weights
-from nanopace.train.formats import huggingface
 from nanopace.train.formats.atomic_files import unwritable
 from nanopace.train.formats.huggingface import load_huggingface, save_huggingface
+from nanopace.train.formats.huggingface_fast import MODELING_FILE
+from nanopace.train.formats.huggingface_files import CONFIG, WEIGHTS
 from nanopace.train.formats.huggingface_tokenizer import TOKENIZER_FILES
 from nanopace.train.formats.nanogpt_checkpoint import NANOGPT_FILE, load_nanogpt, save_nanogpt
 from nanopace.train.formats.pretrained import Pretrained, assumed_tokenizer
@@ -28,7 +29,7 @@ FORMS = ("nanogpt", "huggingface", "nanopace")
 
 # --force may only replace a directory that contains nothing but these: never a home directory.
 _OWN_FILES: Mapping[str, frozenset[str]] = {
-    "huggingface": frozenset({huggingface.CONFIG, huggingface.WEIGHTS[0], "generation_config.json", *TOKENIZER_FILES}),
+    "huggingface": frozenset({CONFIG, WEIGHTS[0], "generation_config.json", MODELING_FILE, *TOKENIZER_FILES}),
     "nanopace": frozenset({STATE, MODEL, OPTIMIZER, "tokenizer.json"}),
 }
 
@@ -55,7 +56,7 @@ def form_of(path: Path) -> str:
         return "nanogpt"
     if (path / STATE).exists() or checkpoint_files.checkpoint_directories(path):
         return "nanopace"
-    if (path / huggingface.CONFIG).exists():
+    if (path / CONFIG).exists():
         return "huggingface"
     if (path / NANOGPT_FILE).exists():
         return "nanogpt"
@@ -67,13 +68,12 @@ def convert(source: Path, target: Path, *, to: str | None = None, which: str = "
     form = to or form_by_name(target)
     check_target(target, form, force)
     pretrained = open_pretrained(source, which)
-    if form != "nanopace" and pretrained.shape.recipe != "gpt2":
+    if form == "nanogpt" and pretrained.shape.recipe != "gpt2":
         raise InputError(
-            "{path}: is a recipe={recipe} model, not a GPT-2, which is all that {form} can hold; --to nanopace "
-            "keeps it as it is",
+            "{path}: is a recipe={recipe} model, and a ckpt.pt can only hold a GPT-2; use --to huggingface or "
+            "--to nanopace",
             path=pretrained.path,
             recipe=pretrained.shape.recipe,
-            form=form,
         )
     match form:
         case "nanogpt":

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nanopace.errors import InputError, UsageError
 from nanopace.files import read_bounded
-from nanopace.train.formats.huggingface import CONFIG, WEIGHTS
+from nanopace.train.formats.huggingface_files import CONFIG, WEIGHTS
 
 _NAMES = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")
 _OWNER = "openai-community"  # their owner on the hub; they used to have none

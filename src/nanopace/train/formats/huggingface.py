@@ -1,6 +1,7 @@
-"""Reads and writes a GPT-2 in the form of Hugging Face's transformers: a directory of config, weights and tokenizer.
+"""Reads and writes a model in the form of Hugging Face's transformers: a directory of config, weights and tokenizer.
 
-transformers stores the four matrices of a layer transposed, always has biases, and computes GELU with tanh, as OpenAI
+huggingface_fast.py has what concerns a model of recipe `fast` alone, and this file a GPT-2. transformers stores the
+four matrices of a layer transposed, always has biases, and computes GELU with tanh, as OpenAI
 did, unless the config says otherwise. A model without biases is written with zeros in their place; the config notes
 that it had none, so that reading it back restores the original.
 """
@@ -8,7 +9,7 @@ that it had none, so that reading it back restores the original.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,17 +17,21 @@ import torch
 from torch import Tensor
 
 from nanopace.errors import InputError
-from nanopace.files import open_regular, read_object
 from nanopace.literals import shown
 from nanopace.train.formats.atomic_files import exported_directory
+from nanopace.train.formats.huggingface_fast import (
+    MODEL_TYPE,
+    MODELING_FILE,
+    fast_config,
+    fast_weights,
+    load_fast,
+    modeling_file,
+)
+from nanopace.train.formats.huggingface_files import CONFIG, WEIGHTS, read_json, read_weights
 from nanopace.train.formats.huggingface_tokenizer import read_tokenizer, tokenizer_files
 from nanopace.train.formats.pretrained import Pretrained, only_weights, step_of, tied
-from nanopace.train.formats.torch_file import read_torch_file
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.models.weight_shapes import HEAD, check_said, shape_of, weight_shapes
-
-CONFIG = "config.json"
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 _TRANSPOSED = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
 _ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
@@ -42,19 +47,23 @@ _ONLY: Mapping[str, object] = {
     "tie_word_embeddings": True,
 }
 _LONGEST_WORD = 60
-_LARGEST_JSON = 16 << 20  # bytes: an index of a hundred thousand weights takes half of that
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
 def load_huggingface(directory: Path) -> Pretrained:
-    """Load a GPT-2 from transformers, or raise an InputError that names how it differs from nanoGPT's."""
+    """Load a model of ours or a GPT-2, or raise an InputError that names how it differs from nanoGPT's."""
+    config = read_json(directory / CONFIG)
+    return load_fast(directory, config) if config.get("model_type") == MODEL_TYPE else _load_gpt2(directory, config)
+
+
+def _load_gpt2(directory: Path, config: Mapping[str, object]) -> Pretrained:
     path = directory / CONFIG
-    config = read_json(path)
     activation = _checked_activation(path, config)
     dropout = config.get("resid_pdrop", 0.1)  # transformers' default
-    weights = tied(directory, only_weights(directory, _read_weights(directory)))
+    found = ((_own_name(name), each) for name, each in read_weights(directory))
+    weights = tied(directory, only_weights(directory, found))
     weights = {name: _transposed(name, each) for name, each in weights.items()}
     if config.get(_NO_BIAS) is False:
         weights = _without_zero_biases(weights)
@@ -101,52 +110,6 @@ def _short(value: object) -> str:
     return value[:_LONGEST_WORD] if isinstance(value, str) else shown(value)
 
 
-def read_json(path: Path) -> dict[str, object]:
-    content = read_object(path, _LARGEST_JSON)
-    if content is None:
-        raise InputError("{path}: is not JSON that describes anything", path=path)
-    return content
-
-
-def _read_weights(directory: Path) -> Iterator[tuple[str, object]]:
-    """Weights by nanoGPT's names, from one file or those an index lists; safetensors are preferred to pickles."""
-    found = next((name for name in WEIGHTS if (directory / name).exists()), None)
-    if found is None:
-        raise InputError(
-            "{path}: has no weights: neither {first} nor {second}", path=directory, first=WEIGHTS[0], second=WEIGHTS[2]
-        )
-    files = [found]
-    if found.endswith(".index.json"):
-        listed = read_json(directory / found).get("weight_map")
-        files = sorted({str(name) for name in listed.values()}) if isinstance(listed, dict) else []
-        if not files or any(Path(name).name != name for name in files):  # no path out of the directory
-            raise InputError("{path}: lists no weights of this directory", path=directory / found)
-    for name in files:
-        read = read_safetensors if name.endswith(".safetensors") else _pickled
-        yield from ((_own_name(weight), each) for weight, each in read(directory / name))
-
-
-def read_safetensors(path: Path) -> Iterator[tuple[str, object]]:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        open_regular(path).close()
-        with safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118 - it is not a dict
-                yield name, file.get_tensor(name)
-    except OSError as error:
-        raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror or str(error)) from None
-    except (SafetensorError, RuntimeError, ValueError, KeyError, AttributeError, TypeError):  # or a type torch lacks
-        raise InputError("{path}: is not a safetensors file, or is damaged", path=path) from None
-
-
-def _pickled(path: Path) -> Iterator[tuple[str, object]]:
-    content = read_torch_file(path)
-    if not isinstance(content, dict):
-        raise InputError("{path}: is not a table of weights", path=path)
-    yield from ((str(name), each) for name, each in content.items())
-
-
 def _own_name(name: str) -> str:
     """nanoGPT's name of a weight. OpenAI's own files lack the prefix that transformers writes."""
     return name if name == HEAD or name.startswith("transformer.") else f"transformer.{name}"
@@ -169,28 +132,37 @@ def _without_zero_biases(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def save_huggingface(directory: Path, pretrained: Pretrained) -> None:
-    """Write all that `GPT2LMHeadModel.from_pretrained` and `AutoTokenizer.from_pretrained` read, or nothing."""
+    """Write all that `AutoModelForCausalLM` and `AutoTokenizer` read, or nothing."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    tokenizer = pretrained.tokenizer
+    shape, tokenizer = pretrained.shape, pretrained.tokenizer
     end_of_text = None if tokenizer is None else tokenizer.end_of_text
-    weights = _their_weights(pretrained)
-    dtype = str(next(iter(weights.values())).dtype).removeprefix("torch.")
-    described: dict[str, Mapping[str, object]] = {
-        CONFIG: {**_their_config(pretrained.shape, pretrained.step, end_of_text), "torch_dtype": dtype},
-        "generation_config.json": {"bos_token_id": end_of_text, "eos_token_id": end_of_text, "do_sample": True},
+    files = {} if tokenizer is None else tokenizer_files(tokenizer, shape.block_size)
+    if shape.recipe == "fast":
+        weights, config = fast_weights(pretrained), fast_config(shape)
+        files[MODELING_FILE] = modeling_file()
+    else:
+        weights, config = _their_weights(pretrained), _their_config(shape)
+    texts = {"bos_token_id": end_of_text, "eos_token_id": end_of_text}
+    config |= {
+        **texts,
+        "use_cache": True,
+        "nanopace_step": pretrained.step,
+        "torch_dtype": str(next(iter(weights.values())).dtype).removeprefix("torch."),
     }
+    files |= {CONFIG: _json(config), "generation_config.json": _json({**texts, "do_sample": True})}
     with exported_directory(directory) as folder:
         try:
             save_file(weights, folder / WEIGHTS[0], metadata={"format": "pt"})
         except SafetensorError as error:  # the library's wrapper around any disk error
             raise OSError(str(error)) from None
-        for name, content in described.items():
-            (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="ascii")
-        if tokenizer is not None:
-            for name, data in tokenizer_files(tokenizer, pretrained.shape.block_size).items():
-                (folder / name).write_bytes(data)
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+
+
+def _json(content: Mapping[str, object]) -> bytes:
+    return (json.dumps(content, indent=2) + "\n").encode("ascii")
 
 
 def _their_weights(pretrained: Pretrained) -> dict[str, Tensor]:
@@ -204,7 +176,7 @@ def _their_weights(pretrained: Pretrained) -> dict[str, Tensor]:
     return theirs
 
 
-def _their_config(shape: ModelShape, step: int, end_of_text: int | None) -> dict[str, object]:
+def _their_config(shape: ModelShape) -> dict[str, object]:
     activation = next(theirs for theirs, own in _ACTIVATIONS.items() if own == shape.activation)
     return {
         "architectures": ["GPT2LMHeadModel"],
@@ -216,9 +188,5 @@ def _their_config(shape: ModelShape, step: int, end_of_text: int | None) -> dict
         "activation_function": activation,
         **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), shape.dropout),
         "initializer_range": 0.02,
-        "bos_token_id": end_of_text,
-        "eos_token_id": end_of_text,
-        "use_cache": True,
         _NO_BIAS: shape.bias,
-        "nanopace_step": step,
     }
