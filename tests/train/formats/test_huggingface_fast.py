@@ -268,6 +268,7 @@ def test_there_and_back_every_bit_is_the_same(without: str, dtype: torch.dtype, 
     }
 
 
+@pytest.mark.slow
 def test_sampling_from_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = replace(fast_weights(replace(SHAPE, vocab_size=50304)), tokenizer=gpt2())
     save_huggingface(tmp_path / "hf", before)
