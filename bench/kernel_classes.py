@@ -13,7 +13,7 @@ from typing import NamedTuple
 HALF, WHOLE = 2, 4  # bytes of bfloat16 and float32
 
 PRODUCTS, ATTENTION, CROSS_ENTROPY, NORMS = "matrix products", "attention", "cross entropy", "norms"
-ACTIVATION, QUERIES_AND_KEYS, TOKENS = "GELU, ReLU^2", "queries and keys", "tokens"
+ACTIVATION, AROUND_ATTENTION, TOKENS = "GELU, ReLU^2", "around attention", "tokens"
 UPDATE, REST = "update", "everything else"
 
 # Prefixes of our own kernels' names.
@@ -22,7 +22,9 @@ OURS = {
     "_norm": NORMS,
     "_gelu": ACTIVATION,
     "_relu2": ACTIVATION,
-    "_qk_norm_rope": QUERIES_AND_KEYS,
+    "_qk_norm_rope": AROUND_ATTENTION,
+    "_shift_keys": AROUND_ATTENTION,
+    "_without_own": AROUND_ATTENTION,
     "_embed": TOKENS,
     "_add_value_embeddings": TOKENS,
     "_adamw": UPDATE,
@@ -96,7 +98,7 @@ def class_of(name: str) -> str:
 def by_class(step: Iterable[Kernel], update: Iterable[Kernel]) -> dict[str, float]:
     """Milliseconds by class. Whatever an update launches counts as the update, including Muon's products."""
     total = dict.fromkeys(
-        (PRODUCTS, ATTENTION, CROSS_ENTROPY, NORMS, ACTIVATION, QUERIES_AND_KEYS, TOKENS, REST, UPDATE), 0.0
+        (PRODUCTS, ATTENTION, CROSS_ENTROPY, NORMS, ACTIVATION, AROUND_ATTENTION, TOKENS, REST, UPDATE), 0.0
     )
     for kernel in step:
         total[class_of(kernel.name)] += kernel.ms
@@ -114,7 +116,7 @@ def least(shape: Shape) -> dict[str, Work]:
         CROSS_ENTROPY: Work(bytes=cross_entropy_bytes(shape)),
         NORMS: Work(bytes=norm_bytes(shape)),
         ACTIVATION: Work(bytes=activation_bytes(shape)),
-        QUERIES_AND_KEYS: Work(bytes=qk_bytes(shape)),
+        AROUND_ATTENTION: Work(bytes=around_attention_bytes(shape)),
         TOKENS: Work(bytes=token_bytes(shape)),
         REST: Work(),
         UPDATE: Work(update_flops(shape), update_bytes(shape)),
@@ -147,13 +149,17 @@ def activation_bytes(shape: Shape) -> float:
     return 5 * 4 * shape.layers * shape.stream
 
 
-def qk_bytes(shape: Shape) -> float:
-    """Forward, queries and keys are read and written; backward, so are three gradients, and the norm rereads both."""
+def around_attention_bytes(shape: Shape) -> float:
+    """Forward, queries and keys are read and written; backward, so are three gradients, and the norm rereads both.
+    Shifted keys are written once more. xsa reads attention's output and the values, and writes one row; backward, it
+    also reads and writes a gradient, and writes one of the values, which is read later."""
     if not shape.has:
         return 0.0
     there = 4 if shape.has & {"rope", "qk_norm"} else 0
     back = 6 + (2 if "qk_norm" in shape.has else 0)
-    return (there + back) * shape.layers * shape.stream
+    own = 3 + 6 + 1 if "xsa" in shape.has else 0
+    shifted = 2 * (shape.layers // 4) if "key_shift" in shape.has else 0
+    return ((there + back + own) * shape.layers + shifted) * shape.stream
 
 
 def token_bytes(shape: Shape) -> float:

@@ -124,7 +124,7 @@ def documents_apart(tokens: Tensor, end_of_text: int, reach: int) -> Iterator[No
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=visible, scale=scale)
 
     fast.attend = apart
-    fast.rope_angles = lambda _, width: rope_angles(positions, width)
+    fast.rope_angles = lambda _, width, half: rope_angles(positions, width, half=half)
     try:
         yield
     finally:

@@ -42,7 +42,7 @@ from nanopace.train.kernels.fp8 import pick_products
 from nanopace.train.loop.evaluate import Evaluator
 from nanopace.train.loop.passes import FusedPasses, Passes, PlainPasses
 from nanopace.train.loop.schedule import learning_rate
-from nanopace.train.models.recipes import new_model, recipe_defaults
+from nanopace.train.models.recipes import new_model, recipe_defaults, shape_defaults
 from nanopace.train.optim.optimizer import make_optimizer, set_learning_rate
 from nanopace.train.parallel import parallelize
 from nanopace.train.plan.device import autocast, find_machine
@@ -51,7 +51,7 @@ from nanopace.train.plan.run_plan import Choice
 from nanopace.train.plan.settings import Settings, shape_of
 from nanopace.train.ranks import Ranks
 
-BASE = "recipe=fast,n_layer=12,n_head=12,n_embd=768,block_size=1024,vocab_size=50304,batch=64,accum=1,iters=200"
+BASE = "recipe=fast,n_layer=12,n_embd=768,block_size=1024,vocab_size=50304,batch=64,accum=1,iters=200"
 
 
 def main() -> None:
@@ -83,7 +83,8 @@ def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> d
     knobs: dict[str, Value] = {**parse_setting(args.base), **parse_setting(setting), "seed": seed}
     machine = find_machine(str(knobs["device"]) if "device" in knobs else None)
     knobs.setdefault("dtype", "bfloat16" if machine.device.type == "cuda" else "float32")
-    knobs = {**recipe_defaults(str(knobs["recipe"]), int(knobs["max_iters"])), **knobs}
+    recipe, defaults = str(knobs["recipe"]), shape_defaults(str(knobs["recipe"]), int(knobs["n_embd"]))
+    knobs = {**defaults, **recipe_defaults(recipe, int(knobs["max_iters"])), **knobs}
     config = TrainConfig(**knobs)  # type: ignore[arg-type]
     shape = shape_of(config, "gelu")
     pick_attention(shape, config.batch_size, machine.device, getattr(torch, config.dtype))

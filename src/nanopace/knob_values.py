@@ -13,7 +13,10 @@ from nanopace.memory_ladder import MEMORY_STEPS, taken
 # What each recipe adds to GPT-2. `without` can leave out any of these; train/models/recipes.py explains them.
 INGREDIENTS: Mapping[str, tuple[str, ...]] = {
     "gpt2": (),
-    "fast": ("muon", "normuon", "trapezoid", "rope", "qk_norm", "relu2", "soft_cap", "value_embeddings"),
+    "fast": (
+        *("muon", "normuon", "trapezoid"),
+        *("rope", "qk_norm", "relu2", "soft_cap", "value_embeddings", "key_shift", "xsa"),
+    ),
 }
 
 
@@ -39,6 +42,11 @@ def left_out(recipe: str, written: str) -> tuple[str, ...]:
 def ingredients(recipe: str, without: str) -> frozenset[str]:
     """The ingredients of a recipe. Cached, because every step calls this."""
     return frozenset(INGREDIENTS[recipe]) - set(left_out(recipe, without))
+
+
+def listed(recipe: str, without: str) -> list[str]:
+    """The ingredients in the recipe's order, for files."""
+    return [name for name in INGREDIENTS[recipe] if name in ingredients(recipe, without)]
 
 
 def memory_steps(written: str) -> tuple[str, ...] | None:

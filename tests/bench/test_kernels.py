@@ -11,11 +11,11 @@ import pytest
 import kernels
 from kernel_classes import (
     ACTIVATION,
+    AROUND_ATTENTION,
     ATTENTION,
     CROSS_ENTROPY,
     NORMS,
     PRODUCTS,
-    QUERIES_AND_KEYS,
     REST,
     TOKENS,
     UPDATE,
@@ -38,7 +38,8 @@ MODULES = {
     "norm": NORMS,
     "muon": UPDATE,
     "relu2": ACTIVATION,
-    "rotary": QUERIES_AND_KEYS,
+    "rotary": AROUND_ATTENTION,
+    "own_value": AROUND_ATTENTION,
     "embedding": TOKENS,
     "value_embeddings": TOKENS,
 }
@@ -105,7 +106,7 @@ def test_bytes_of_a_model_that_can_be_counted_by_hand() -> None:
     assert work[CROSS_ENTROPY] == 15 * 100 * (2 + 2)
     assert work[NORMS] == 5 * (1 + 1) * stream + 4 * (3 + 1) * stream + (2 + 1) * stream
     assert work[ACTIVATION] == 2 * ((1 + 1) + (2 + 1)) * 4 * stream
-    assert work[QUERIES_AND_KEYS] == work[REST] == 0
+    assert work[AROUND_ATTENTION] == work[REST] == 0
     assert work[TOKENS] == (4 + 5) * 8 * 4 * (1 + 2) + (1 + 1) * stream
     weights = 2 * 12 * 64
     assert work[UPDATE] == (weights + 105 * 8) * 4 * (4 + 4) + (weights + 800) * 2
@@ -116,7 +117,7 @@ def test_bytes_of_the_recipe_fast() -> None:
     small = Shape(layers=2, width=8, vocabulary=100, length=5, batch=3, seen=4, has=has, tables=3, valued=1)
     stream = 15 * 8 * 2
     work = least(small)
-    assert work[QUERIES_AND_KEYS].bytes == 2 * ((2 + 2) + (3 + 2 + 3)) * stream
+    assert work[AROUND_ATTENTION].bytes == 2 * ((2 + 2) + (3 + 2 + 3) + (2 + 1) + (3 + 3 + 1)) * stream
     table = 4 * 8 * 4
     assert work[TOKENS].bytes == table * (1 + 2) + (1 + 2) * stream + (2 + 1) * stream + table * (1 + 1 + 2)
     weights = 2 * 12 * 64

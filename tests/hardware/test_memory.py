@@ -132,14 +132,16 @@ def test_the_recipe_fast_has_other_steps_and_more_tables() -> None:
 
 @pytest.mark.parametrize("recipe", ["gpt2", "fast"])
 @pytest.mark.parametrize(
-    ("sequences", "steps", "at_the_head"), [(1, (), 1), (8, (), 8), (96, ("activation", "hidden", "attention"), 0)]
+    ("sequences", "steps", "more"),
+    [(1, (), 1024 * (768 + 50304)), (8, (), 8192 * (768 + 50304)), (96, ("hidden", "attention"), 96 * 1024 * 4 * 768)],
 )
-def test_eight_bits_are_a_byte_of_each_matrix_after_a_norm(
-    recipe: str, sequences: int, steps: tuple[str, ...], at_the_head: int
+def test_eight_bits_are_two_bytes_of_each_matrix_after_a_norm(
+    recipe: str, sequences: int, steps: tuple[str, ...], more: int
 ) -> None:
-    """At the head, the last norm's output also exists in 8 bits; in the backward pass it is freed."""
+    """The peak is at the head, which has its input and the logits' gradients in 8 bits, too; or in the backward pass,
+    which has the gradient into the MLP."""
     plain, fp8 = (fused_peak_bytes(*GPT2, sequences, steps, recipe=recipe, fp8=each) for each in (False, True))
-    assert fp8 - plain == 7 * 12 * 768**2 + 50304 * 768 + at_the_head * 1024 * 768
+    assert fp8 - plain == 2 * (7 * 12 * 768**2 + 50304 * 768) + more
 
 
 def test_eight_bits_may_take_the_ladder_s_next_step() -> None:

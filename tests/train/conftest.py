@@ -147,9 +147,10 @@ def eight_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = interpreter._convert_float
 
     def convert(values: Any, source: Any, wanted: Any, rounding: Any) -> Any:
-        if wanted != tl.float8e4nv:
+        eight = {tl.float8e4nv: torch.float8_e4m3fn, tl.float8e5: torch.float8_e5m2}.get(wanted)
+        if eight is None:
             return plain(values, source, wanted, rounding)
         assert source == tl.float32
-        return torch.from_numpy(values).to(torch.float8_e4m3fn).view(torch.uint8).numpy()
+        return torch.from_numpy(values).to(eight).view(torch.uint8).numpy()
 
     monkeypatch.setattr(interpreter, "_convert_float", convert)

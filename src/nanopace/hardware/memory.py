@@ -86,7 +86,7 @@ def fused_peak_bytes(
         - 4 (N - 12 C^2 - (V + T) C)   gradients of one layer at a time, and of the tables
         + 2 B T C k L          what is kept of each layer: k is 14, 10, 6 or 2
         + 2 B T C (3 to 18)    temporary values: at the head, or in the last layer's backward pass
-        + 7 C^2 L + V C        matrices after norms in 8 bits, and B T C at the head, if fp8 is on
+        + 14 C^2 L + 2 V C     matrices after norms in 8 bits, twice, and gradients in 8 bits, if fp8 is on
 
     Recipe fast has two more tables, which are not multiplied, and one average less per matrix. The gradient of its head
     is stored where its table's is.
@@ -95,20 +95,22 @@ def fused_peak_bytes(
     table = vocab_size * n_embd
     if recipe == "fast":
         state = 14 * 12 * n_layer * n_embd**2 + (18 + 2 * 16) * table
-        beside = 1  # the embedding, whose norm has a backward pass
+        beside = 1 + n_layer // 4  # the embedding, whose norm has a backward pass, and shifted keys
+        more = 2  # attention's output without the own value, and the gradient of that
     else:
         everything = parameters(n_layer, n_embd, vocab_size, block_size)
         state = (10 + 2 * averages_bytes(steps)) * everything + 4 * table
         if not keeps_gradients(steps):
             state -= 4 * (everything - 12 * n_embd**2 - (vocab_size + block_size) * n_embd)
-        beside = 0
+        beside = more = 0
     kept = kept_numbers(steps, recipe)
     again = ALL_KEPT - kept  # what the last layer recomputes exists during its backward pass
     at_the_head = 3 * stream + 2 * rows_at_a_time(batch_size * block_size, vocab_size) * vocab_size
     if fp8:  # as if fp8 sped up all products after norms
-        state += 7 * n_layer * n_embd**2 + table
-        at_the_head += stream // 2
-    going_back = (6 + min(again, 8)) * stream
+        state += 14 * n_layer * n_embd**2 + 2 * table
+        at_the_head += stream // 2 + rows_at_a_time(batch_size * block_size, vocab_size) * vocab_size
+        more += 2  # the gradient into the MLP in 8 bits
+    going_back = (6 + more + min(again, 8)) * stream
     return state + (n_layer * kept + beside) * stream + max(at_the_head, going_back) + _OWN_WORKSPACE
 
 

@@ -41,12 +41,13 @@ def gradients_of(inputs: Sequence[Tensor], out: Tensor, d_out: Tensor) -> tuple[
     return found
 
 
-def scaled_mm(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor) -> Tensor:
-    """The product a b in bfloat16, from 8-bit values and their scales. We support torch older than 2.10, where the
-    public torch.nn.functional.scaled_mm appeared. RuntimeError if this torch or this card cannot do it."""
+def scaled_mm(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, *, fast: bool) -> Tensor:
+    """The product a b in bfloat16, from 8-bit values and their scales. `fast` sums with fewer bits, which loses small
+    terms next to large ones. We support torch older than 2.10, where the public torch.nn.functional.scaled_mm appeared.
+    RuntimeError if this torch or this card cannot do it."""
     if not hasattr(torch, "_scaled_mm"):
         raise RuntimeError("this torch does not multiply in 8 bits")
     out: Tensor = torch._scaled_mm(
-        a, b, scale_a=scale_a, scale_b=scale_b, out_dtype=torch.bfloat16, use_fast_accum=True
+        a, b, scale_a=scale_a, scale_b=scale_b, out_dtype=torch.bfloat16, use_fast_accum=fast
     )
     return out

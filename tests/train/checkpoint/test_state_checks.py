@@ -54,6 +54,7 @@ SIZE = (0, -1, 1 << 31, 1.0, True, "1")
 # For each field, possible values up to its bounds, and impossible ones beyond.
 BOUNDS: dict[str, tuple[list[Any], list[Any]]] = {
     **dict.fromkeys(("step", "windows", "micro_batch", "data_offset"), COUNT),
+    "ingredients": ([[], ["rope", "not yet known"]], ["rope", None, [3]]),
     "config": ([{}, {"nobody knows": []}], [[], None]),
     "tokenizer": ([None, "x"], [3]),
     "files": (
@@ -213,6 +214,7 @@ def test_every_value_of_a_state(run: Path, tmp_path: Path, monkeypatch: pytest.M
 WRONG: dict[str, Any] = {
     "step": -1,
     "shape": {},
+    "ingredients": [3],
     "config": [],
     "tokenizer": 3,
     "files": {"a": {"bytes": -1, "sha256": ""}},

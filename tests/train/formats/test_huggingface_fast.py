@@ -108,7 +108,7 @@ def assert_same(theirs: Tensor, ours: Tensor) -> None:
 def test_transformers_gives_the_same_logits(opened: Opened) -> None:
     """With all ingredients, without each, without any, and in models too shallow for all of them."""
     tokens, answers = some_tokens(24), []
-    shapes = [replace(SHAPE, without=without) for without in ("", *OF_THE_MODEL, NONE, "rope,skips", "qk_norm,xsa")]
+    shapes = [replace(SHAPE, without=without) for without in ("", *OF_THE_MODEL, NONE, "rope,key_shift", "qk_norm,xsa")]
     for shape in [*shapes, *(replace(SHAPE, n_layer=layers) for layers in (1, 2, 3, 12))]:
         model, expected = opened(shape), fast_model(shape).logits(tokens)
         assert_same(model(tokens).logits, expected)
@@ -251,7 +251,7 @@ def test_the_tokenizer_goes_along(transformers: Any, kind: str, tmp_path: Path) 
 # --- there and back --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("without", ["", "rope", "muon,skips", NONE])
+@pytest.mark.parametrize("without", ["", "rope", "muon,xsa", NONE])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_there_and_back_every_bit_is_the_same(without: str, dtype: torch.dtype, tmp_path: Path) -> None:
     before = fast_weights(replace(SHAPE, without=without, dropout=0.125))
@@ -330,7 +330,7 @@ def test_a_config_that_cannot_be_right(changes: dict[str, Any], said: str, expor
 @pytest.mark.parametrize(
     ("changes", "weight"),
     [
-        ({"ingredients": list(INGREDIENTS["fast"][:-1])}, "skip_factors"),
+        ({"ingredients": list(INGREDIENTS["fast"][:-1])}, "transformer.h.0.attn.own_share"),
         ({"ingredients": [name for name in INGREDIENTS["fast"] if name != "rope"]}, "transformer.wpe.weight"),
         ({"n_head": 3}, "transformer.wte.weight"),
         ({"n_head": 4}, "transformer.h.0.attn.own_share"),

@@ -47,8 +47,9 @@ def drawn(shape: ModelShape) -> GPT:
     return model.to(DEVICE)
 
 
-def windows(seed: int) -> tuple[Tensor, Tensor]:
-    drawn = torch.randint(0, SHAPE.vocab_size, (2, 6), generator=torch.Generator().manual_seed(seed)).to(DEVICE)
+def windows(seed: int, sequences: int = 2) -> tuple[Tensor, Tensor]:
+    size = (sequences, 6)
+    drawn = torch.randint(0, SHAPE.vocab_size, size, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
     return drawn[:, :-1], drawn[:, 1:]
 
 
@@ -171,7 +172,7 @@ SMALL = replace(SHAPE, n_layer=1, n_embd=32, vocab_size=80)  # multiples of 16, 
 def passed(model: GPT, fused: FusedGPT) -> tuple[float, list[Tensor]]:
     """The loss and all gradients."""
     fused.zero_grad()
-    loss = fused.gradients(*windows(1))
+    loss = fused.gradients(*windows(1, sequences=16))  # 8 bits need a multiple of 16 tokens
     fused.finish()
     return loss.item(), [each.grad.clone() for each in model.parameters() if each.grad is not None]
 

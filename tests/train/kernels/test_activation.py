@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from nanopace.train.kernels.activation import gelu, gelu_backward, plain_gelu
+from nanopace.train.kernels.fp8 import FP8_GRADIENT
 
 from .conftest import LIMITS, Draw, error
 
@@ -55,3 +56,12 @@ def test_what_is_far_out_stays_finite(device: torch.device) -> None:
     assert gelu(h).tolist() == [0, 0, 0, 0, 1e4, pytest.approx(1e30)]
     d_h, _ = gelu_backward(torch.ones_like(h), h, None)
     assert d_h.tolist() == [0, 0, 0.5, 0.5, 1, 1]
+
+
+@pytest.mark.usefixtures("eight_bits")
+def test_the_way_back_in_8_bits_as_well(draw: Draw) -> None:
+    size = (2, 2100)
+    h = draw(*size)
+    d8, scale = torch.empty_like(h, dtype=FP8_GRADIENT), torch.tensor(0.125, device=h.device)
+    d_h = gelu_backward(draw(*size), h, None, d8, scale)[0]
+    assert 0.02 < error(0.125 * d8.float(), d_h) < 2**-3  # two bits and a rounded third

@@ -17,7 +17,7 @@ from nanopace.config import Asked, TrainConfig
 from nanopace.errors import ConfigError
 from nanopace.ledger.file import LEDGER_FILE
 from nanopace.train.kernels import fp8 as fp8_module
-from nanopace.train.kernels.fp8 import FP8, LARGEST, PRODUCTS, Fp8Weight, pick_products, scale_after_norm
+from nanopace.train.kernels.fp8 import FP8, FP8_GRADIENT, LARGEST, PRODUCTS, Fp8Weight, pick_products, scale_after_norm
 from nanopace.train.models.fast import FastGPT
 from nanopace.train.models.gpt2 import GPT, ModelShape
 from nanopace.train.parallel import parallelize
@@ -72,20 +72,39 @@ def test_a_matrix_of_zeros_is_no_division_by_0() -> None:
 
 
 @pytest.mark.usefixtures("eight_bits")
-def test_the_head_s_logits_in_eight_bits() -> None:
+@pytest.mark.parametrize("cap", [None, 15.0])
+def test_the_head_in_eight_bits(cap: float | None) -> None:
+    """Logits and d_x come from rounded factors; the weight's gradient does not."""
     from nanopace.train.kernels.head import head_gradients
 
     (x, x8), weight = normed(6, 32), drawn(48, 32)
-    weight8, targets = Fp8Weight(weight), torch.tensor([3, 47, 0, 5, -1, 9], device=DEVICE)
+    weight8, targets = Fp8Weight(weight, transposed=True), torch.tensor([3, 47, 0, 5, -1, 9], device=DEVICE)
     weight8.quantize(weight)
-    gradient = torch.zeros_like(weight, dtype=torch.float32)
-    loss, d_x = head_gradients(x, weight, gradient, targets, 0.5, x8=x8, weight8=weight8)
+    gradient = torch.ones_like(weight, dtype=torch.float32)
+    loss, d_x = head_gradients(x, weight, gradient, targets, 0.5, cap, x8=x8, weight8=weight8)
     logits = weight8.product(x8).float().requires_grad_()
-    expected = functional.cross_entropy(logits, targets, ignore_index=-1)
+    capped = logits if cap is None else cap * torch.tanh(logits / cap)
+    expected = functional.cross_entropy(capped, targets, ignore_index=-1)
     (slope,) = torch.autograd.grad(expected * 0.5, logits)
     torch.testing.assert_close(loss, expected.detach(), rtol=1e-4, atol=0)
-    for found, exact in ((d_x, slope @ weight.float()), (gradient, slope.t() @ x.float())):
-        assert float((found - exact).norm() / exact.norm()) < 2**-6  # of the logits' slopes, which are cut to bfloat16
+    assert d_x[4].count_nonzero() == 0
+    found, exact = gradient - 1, slope.t() @ x.float()
+    assert float((found - exact).norm() / exact.norm()) < 2**-6  # of the logits' slopes, which are cut to bfloat16
+    exact = slope @ weight.float()
+    assert 0.01 < float((d_x - exact).norm() / exact.norm()) < 0.1  # two bits and a rounded third
+
+
+@pytest.mark.usefixtures("eight_bits")
+def test_the_gradient_of_an_input_in_eight_bits() -> None:
+    d, matrix, scale = drawn(16, 48, scale=1e-5), drawn(48, 64), torch.tensor(1e-6, device=DEVICE)
+    fp8_weight = Fp8Weight(matrix, transposed=True)
+    fp8_weight.quantize(matrix)
+    found = fp8_weight.input_gradient((d / scale).to(FP8_GRADIENT), scale)
+    exact = d.float() @ matrix.float()
+    assert found.dtype == torch.bfloat16
+    assert 0.02 < float((found - exact).norm() / exact.norm()) < 0.1
+    assert fp8_weight.has_backward
+    assert not Fp8Weight(matrix).has_backward
 
 
 # --- which are worth it ----------------------------------------------------------------------------------------------

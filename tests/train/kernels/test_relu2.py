@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from nanopace.train.kernels.fp8 import FP8_GRADIENT
 from nanopace.train.kernels.relu2 import plain_relu2, relu2, relu2_backward
 
 from .conftest import LIMITS, Draw, error
@@ -32,3 +33,13 @@ def test_far_from_0_and_next_to_it(draw: Draw) -> None:
     slopes = relu2_backward(torch.ones_like(h), relu2(h)).tolist()
     assert slopes[:3] == [0, 0, 0]
     assert slopes[3:] == pytest.approx([2e-12, 2e18], rel=2**-6)
+
+
+@pytest.mark.usefixtures("eight_bits")
+def test_the_way_back_in_8_bits_as_well(draw: Draw) -> None:
+    size = (2, 2100)
+    h = draw(*size)
+    d8, scale = torch.empty_like(h, dtype=FP8_GRADIENT), torch.tensor(0.125, device=h.device)
+    g = relu2(h)
+    d_h = relu2_backward(draw(*size), g, d8, scale)
+    assert 0.02 < error(0.125 * d8.float(), d_h) < 2**-3  # two bits and a rounded third

@@ -21,8 +21,12 @@ from nanopace.train.models.fast import (
     residual_norm,
     rms_norm,
     rope_angles,
+    rotating,
+    shift_keys,
+    shifts_keys,
     soft_cap,
     soft_cap_cross_entropy,
+    without_own_value,
 )
 from nanopace.train.models.gpt2 import INITIAL_STD, KVCache, ModelShape
 
@@ -85,7 +89,7 @@ def test_every_ingredient_is_in_it_or_not(without: str) -> None:
     full, less = FastGPT(FAST).state_dict(), FastGPT(replace(FAST, without=without)).state_dict()
     full_model, less_model = nudged(), nudged(without)
     same = {name: each.shape for name, each in full.items()} == {name: each.shape for name, each in less.items()}
-    assert same == (without in ("qk_norm", "relu2", "soft_cap"))
+    assert same == (without in ("qk_norm", "relu2", "soft_cap", "key_shift"))
     if same:
         less_model.load_state_dict(full_model.state_dict())
         tokens = tiny_tokens(FAST)
@@ -168,11 +172,12 @@ def test_dropout_is_for_training_alone() -> None:
 # --- the arithmetic --------------------------------------------------------------------------------------------------
 
 
-def test_what_two_tokens_are_to_each_other_depends_on_their_distance_alone() -> None:
+@pytest.mark.parametrize("half", [False, True])
+def test_what_two_tokens_are_to_each_other_depends_on_their_distance_alone(half: bool) -> None:
     q, k = torch.randn(2, 1, 1, 1, 1, 8, generator=torch.Generator().manual_seed(0))
 
     def product(a: int, b: int) -> Tensor:
-        turned = (apply_rope(x, *rope_angles(torch.tensor([at]), 8)) for x, at in ((q, a), (k, b)))
+        turned = (apply_rope(x, *rope_angles(torch.tensor([at]), 8, half=half)) for x, at in ((q, a), (k, b)))
         return torch.stack([*turned]).prod(0).sum()
 
     torch.testing.assert_close(product(3, 1), product(903, 901), atol=1e-4, rtol=1e-4)
@@ -187,10 +192,46 @@ def test_norms() -> None:
     torch.testing.assert_close(normed, total / total.square().mean(-1, keepdim=True).sqrt())
     torch.testing.assert_close(rms_norm(100 * x), rms_norm(x))
     packed = torch.randn(2, 12, 3, 2, 8)
-    both = queries_and_keys(packed, rope_angles(torch.arange(12), 8), normed=True)
+    both = queries_and_keys(packed, rope_angles(torch.arange(12), 8, half=False), normed=True)
     assert both.shape == (2, 12, 2, 2, 8)
     torch.testing.assert_close(both.square().mean(-1), torch.ones(2, 12, 2, 2))  # turning keeps lengths
     assert torch.equal(queries_and_keys(packed, None, normed=False), packed[:, :, :2])
+
+
+def test_half_of_a_head_stands_still() -> None:
+    for width, moving in ((8, 2), (6, 2), (2, 1), (128, 32)):
+        cos, sin = rope_angles(torch.tensor([1]), width, half=True)
+        assert rotating(width) == moving
+        assert bool(((sin != 0) == (torch.arange(width // 2) < moving)).all())
+        assert bool((cos[sin == 0] == 1).all())
+    slowest = rope_angles(torch.tensor([1]), 128, half=True)[1][0, 31]
+    assert slowest.asin().item() == pytest.approx(1 / 1024, rel=1e-3)
+
+
+def test_keys_that_stand_still_are_the_token_before_s() -> None:
+    k = torch.arange(3.0)[None, :, None, None] + torch.arange(8) / 10
+    shifted = shift_keys(k)
+    for column in range(8):
+        tokens = [0, 0, 1] if column in (2, 3, 6, 7) else [0, 1, 2]
+        assert torch.equal(shifted[0, :, 0, column], k[0, tokens, 0, column])
+    later = shift_keys(k[:, 2:], before=k[:, 1:2])
+    assert torch.equal(later, shifted[:, 2:])
+
+
+@pytest.mark.parametrize(("n_layer", "layers"), [(1, [0]), (3, [2]), (6, [3]), (12, [3, 7, 11])])
+def test_which_layers_shift_keys(n_layer: int, layers: list[int]) -> None:
+    assert [layer for layer in range(n_layer) if shifts_keys(layer, n_layer)] == layers
+
+
+def test_a_token_s_own_value_is_taken_out_of_what_it_attends_to() -> None:
+    y, v = torch.randn(2, 3, 5, 2, 4, generator=torch.Generator().manual_seed(0))
+    share = torch.tensor([0.0, 20.0])  # none of it, and all
+    without = without_own_value(y, v, share)
+    torch.testing.assert_close(without[..., 0, :], y[..., 0, :])
+    torch.testing.assert_close((without * v).sum(-1)[..., 1], torch.zeros(3, 5), atol=1e-5, rtol=0)
+    part = without_own_value(y, v, torch.full((2,), 0.5493))  # the tanh of it is a half
+    torch.testing.assert_close((part * v).sum(-1), (y * v).sum(-1) / 2, atol=1e-4, rtol=1e-3)
+    assert without_own_value(y, 0 * v, share).isfinite().all()
 
 
 def test_logits_are_capped_softly() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +18,7 @@ from nanopace.corpus.shards.corpus import open_corpus
 from nanopace.errors import ConfigError, InputError
 from nanopace.knob_values import INGREDIENTS, ingredients
 from nanopace.literals import Value
-from nanopace.train.checkpoint.layout import checkpoint_directories, read_state, verified
+from nanopace.train.checkpoint.layout import CHECKPOINTS, checkpoint_directories, checksum_of, read_state, verified
 from nanopace.train.formats.convert import convert, open_pretrained
 from nanopace.train.listener import Outcome
 from nanopace.train.models.fast import FastGPT
@@ -214,6 +216,44 @@ def test_files_of_two_recipes_are_no_checkpoint(trained: Path) -> None:
         check_weights(here, {**weights, "lm_head.weight": weights["transformer.wte.weight"].clone()}, shape)
 
 
+def test_a_checkpoint_lists_what_its_model_has(trained: Path, tmp_path: Path) -> None:
+    """So what is added to the recipe later does not change models that were trained before."""
+    here = copied(checkpoint_directories(trained)[0], tmp_path)
+    state = read_state(here)
+    assert state["ingredients"] == list(INGREDIENTS["fast"])
+    assert verified(here).shape.without == ""
+    rewrite(here, {**state, "ingredients": [*INGREDIENTS["fast"], "salt"]})
+    with pytest.raises(
+        InputError, match=r"state\.json: the model has 'salt', which this version of nanopace does not know"
+    ):
+        verified(here)
+
+
+def test_a_checkpoint_from_before_there_was_a_list(shared_corpus: Path, tmp_path: Path) -> None:
+    """It has neither shifted keys nor xsa; it goes on without them, and says so."""
+    out = tmp_path / "out"
+    run(shared_corpus, out, without="soft_cap,key_shift,xsa", max_iters=3, always_save_checkpoint=False)
+    here = checkpoint_directories(out)[0]
+    state = read_state(here)
+    del state["ingredients"]
+    rewrite(here, {**state, "shape": {**state["shape"], "without": "soft_cap"}})
+    assert verified(here).shape.without == "soft_cap,key_shift,xsa"
+    outcome, _ = resume(out, max_iters=5)
+    assert outcome.iteration == 6
+    assert read_state(checkpoint_directories(out)[0])["ingredients"] == [
+        name for name in INGREDIENTS["fast"] if name not in ("soft_cap", "key_shift", "xsa")
+    ]
+
+
+def copied(checkpoint: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(checkpoint, tmp_path / CHECKPOINTS / checkpoint.name))
+
+
+def rewrite(checkpoint: Path, state: dict[str, object]) -> None:
+    state.pop("checksum", None)
+    (checkpoint / "state.json").write_text(json.dumps({**state, "checksum": checksum_of(state)}))
+
+
 # --- what it is made of ----------------------------------------------------------------------------------------------
 
 
@@ -267,6 +307,24 @@ def test_knobs_that_nobody_named_are_the_recipes(shared_corpus: Path, decides: b
     gpt2 = choose_settings({"max_iters": 70}, open_corpus(shared_corpus), MACHINE, machine_decides=False)
     assert not any("recipe" in each for each in gpt2.reasons.values())
     assert gpt2.config.learning_rate == 6e-4
+
+
+@pytest.mark.parametrize(
+    ("asked", "heads"),
+    [
+        ({"n_embd": 768}, 6),
+        ({"n_embd": 1024, "n_layer": 1}, 8),
+        ({"n_embd": 768, "n_head": 12}, 12),
+        ({"n_embd": 384}, 12),  # only measured from 768 on
+        ({"n_embd": 1600, "n_head": 25, "n_layer": 1}, 25),
+        ({"n_embd": 768, "recipe": "gpt2"}, 12),
+    ],
+)
+def test_heads_are_wide_unless_told_otherwise(shared_corpus: Path, asked: dict[str, Value], heads: int) -> None:
+    given: dict[str, Value] = {"recipe": "fast", "n_layer": 1, "block_size": 16, "batch_size": 1, **asked}
+    plan = choose_settings(given, open_corpus(shared_corpus), MACHINE, machine_decides=False)
+    assert plan.config.n_head == heads
+    assert ("n_head" in plan.reasons) == (heads in (6, 8))
 
 
 # --- a config that was written for another recipe --------------------------------------------------------------------

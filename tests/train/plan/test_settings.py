@@ -89,6 +89,7 @@ def test_two_minutes_of_a_cpu(small: Corpus) -> None:
     assert (fewer.max_iters, fewer.lr_decay_iters, fewer.eval_interval, fewer.n_layer) == (50, 50, 10, 1)
 
 
+@pytest.mark.usefixtures("ampere")
 @pytest.mark.parametrize(
     ("asked", "memory_gb", "fitting", "batch_size"),
     [
@@ -96,7 +97,7 @@ def test_two_minutes_of_a_cpu(small: Corpus) -> None:
         ({}, 12, 33, 32),
         ({}, 24, 79, 64),
         ({}, 140, 527, 64),
-        ({"recipe": "fast"}, 12, 41, 32),
+        ({"recipe": "fast"}, 12, 40, 32),
         ({"fused": False}, 12, 21, 16),
         ({"dropout": 0.1}, 24, 49, 32),
         ({"compile": False}, 12, 9, 8),
@@ -116,6 +117,32 @@ def test_a_card_is_filled_as_far_as_its_kernels_go(
     assert config.max_iters * config.tokens_per_iteration == pytest.approx(4 * 60e6, rel=0.02)
     kernels, _ = pick_kernels(config, shape_of(config, "gelu"), machine.device, 1)
     assert pick_steps(config, shape_of(config, "gelu"), machine, kernels)[0] == ()  # and nothing has to be saved
+
+
+@pytest.fixture
+def ampere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A card without 8 bits."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 6))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA GeForce RTX 3090")
+
+
+@pytest.mark.usefixtures("ampere")
+def test_fast_has_8_bits_where_the_card_does(large: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    machine = card("4090", 24)
+
+    def chosen(**asked: Any) -> tuple[bool, str | None, str]:
+        plan = choose_settings({"recipe": "fast", **asked}, large, machine, machine_decides=True)
+        return plan.config.fp8, plan.reasons.get("fp8"), plan.reasons["batch_size"]
+
+    assert chosen() == (False, None, "64: 100 would fit in 24 GiB")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 9))
+    assert chosen() == (True, "True: recipe fast", "64: 98 would fit in 24 GiB")  # they need a little more memory
+    assert chosen(fp8=False)[:2] == (False, None)
+    assert chosen(fp8=True)[:2] == (True, None)
+    assert chosen(recipe="gpt2")[:2] == (False, None)
+    for impossible in ({"dropout": 0.1}, {"compile": False}, {"dtype": "float16"}):
+        assert chosen(**impossible)[:2] == (False, None)
 
 
 def test_a_small_corpus_gets_a_small_model(small: Corpus) -> None:

@@ -22,7 +22,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -39,6 +39,7 @@ from nanopace.train.checkpoint.reassemble import full_header, read_full
 from nanopace.train.checkpoint.state_checks import wrong_field
 from nanopace.train.checkpoint.tensor_file import PIECE
 from nanopace.train.models.gpt2 import ModelShape
+from nanopace.train.models.weight_shapes import without_unlisted
 from nanopace.train.optim.optimizer import STATE_PREFIXES
 
 FORMAT = 1
@@ -50,6 +51,8 @@ _NAME = re.compile(r"step-([0-9]{8}|[1-9][0-9]{8,17})")  # one name per step
 _PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9_.-]*")  # a file name, not a path
 _LARGEST_STATE = 16 << 20  # bytes: random states and the last evaluation take a few hundred KB
 _LONGEST_VERSION = 60  # letters
+# The ingredients of recipe fast in checkpoints that do not list theirs.
+_UNLISTED = ("muon", "normuon", "trapezoid", "rope", "qk_norm", "relu2", "soft_cap", "value_embeddings")
 _MOST_REFUSED = 20  # reported one by one
 
 OnBytes = Callable[[int], None]
@@ -171,7 +174,7 @@ def _saved(directory: Path, state: dict[str, Any]) -> Saved:
         path=directory,
         step=state["step"],
         config={name: value for name, value in config.items() if value is not None},
-        shape=ModelShape(**state["shape"]),
+        shape=_shape(directory / STATE, state),
         tokenizer_hash=state["tokenizer"],
         state=state,
     )
@@ -186,6 +189,14 @@ def _saved(directory: Path, state: dict[str, Any]) -> Saved:
             step=saved.step,
         )
     return saved
+
+
+def _shape(path: Path, state: Mapping[str, Any]) -> ModelShape:
+    shape = ModelShape(**state["shape"])
+    if shape.recipe == "gpt2":
+        return shape
+    written = state.get("ingredients", [name for name in _UNLISTED if name not in shape.without.split(",")])
+    return replace(shape, without=without_unlisted(path, shape.recipe, written))
 
 
 def _check_contents(saved: Saved) -> None:

@@ -147,6 +147,7 @@ _NEEDED = ("step", "shape", "config", "tokenizer", "files")
 _FIELDS: Mapping[str, Check] = {
     "step": _is_count,
     "shape": _is_shape,
+    "ingredients": _list_of(_is_text),
     "config": lambda value: isinstance(value, dict),
     "tokenizer": _optional(_is_text),
     "files": _are_files,

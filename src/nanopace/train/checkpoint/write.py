@@ -16,6 +16,7 @@ from torch import Tensor
 
 from nanopace.corpus.tokenizers.tokenizer import Tokenizer
 from nanopace.files import discard, make_directory, sync_directory
+from nanopace.knob_values import listed
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import FORMAT, MODEL, OPTIMIZER, STATE, checksum_of
 from nanopace.train.checkpoint.tensor_file import TensorFile, Written
@@ -122,6 +123,7 @@ def describe(
         "written_by": __version__,
         "step": step,
         "shape": asdict(shape),
+        "ingredients": listed(shape.recipe, shape.without),
         "config": dict(config),
         "tokenizer": None if tokenizer is None else tokenizer.hash,
     }

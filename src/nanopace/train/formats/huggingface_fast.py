@@ -13,13 +13,13 @@ from pathlib import Path
 from torch import Tensor
 
 from nanopace.errors import InputError
-from nanopace.knob_values import INGREDIENTS, ingredients, left_out
+from nanopace.knob_values import listed
 from nanopace.literals import shown
 from nanopace.train.formats.huggingface_files import CONFIG, read_weights
 from nanopace.train.formats.huggingface_tokenizer import read_tokenizer
 from nanopace.train.formats.pretrained import Pretrained, only_weights, step_of, tied
 from nanopace.train.models.gpt2 import ModelShape
-from nanopace.train.models.weight_shapes import TOKENS, check_said, fast_shape_of, weight_shapes
+from nanopace.train.models.weight_shapes import TOKENS, check_said, fast_shape_of, weight_shapes, without_unlisted
 
 MODEL_TYPE = "nanopace_fast"
 MODELING_FILE = "modeling_nanopace_fast.py"
@@ -37,14 +37,13 @@ def modeling_file() -> bytes:
 
 
 def fast_config(shape: ModelShape) -> dict[str, object]:
-    has = ingredients(_RECIPE, shape.without)
     module, model = MODELING_FILE.removesuffix(".py"), "NanopaceFastForCausalLM"
     return {
         "architectures": [model],
         "auto_map": {"AutoConfig": f"{module}.NanopaceFastConfig", "AutoModelForCausalLM": f"{module}.{model}"},
         "model_type": MODEL_TYPE,
         **{theirs: getattr(shape, own) for theirs, own in _NAMES.items()},
-        "ingredients": [name for name in INGREDIENTS[_RECIPE] if name in has],
+        "ingredients": listed(_RECIPE, shape.without),
         "tie_word_embeddings": True,
     }
 
@@ -94,19 +93,10 @@ def _count(path: Path, name: str, found: object) -> int:
     return found
 
 
-def _without(path: Path, listed: object) -> str:
-    """The ingredients of the recipe that are not in the list."""
-    if not isinstance(listed, list):
-        raise _impossible(path, "ingredients", listed)
-    known = INGREDIENTS[_RECIPE]
-    for name in listed:
-        if name not in known:
-            raise InputError(
-                "{path}: the model has {name}, which this version of nanopace does not know; use the one that wrote it",
-                path=path,
-                name=shown(name),
-            )
-    return ",".join(left_out(_RECIPE, ",".join(name for name in known if name not in listed)))
+def _without(path: Path, found: object) -> str:
+    if not isinstance(found, list):
+        raise _impossible(path, "ingredients", found)
+    return without_unlisted(path, _RECIPE, found)
 
 
 def _impossible(path: Path, name: str, found: object) -> InputError:

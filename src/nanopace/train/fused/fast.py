@@ -20,9 +20,18 @@ from nanopace.train.fused.model import Activations, Fused, Layer, Norm, SavedAtt
 from nanopace.train.kernels.addmm import addmm_
 from nanopace.train.kernels.embedding import embed_norm, embed_norm_backward
 from nanopace.train.kernels.norm import rms_norm, rms_norm_backward
-from nanopace.train.kernels.rotary import Angles, qk_norm_rope, qk_norm_rope_backward
+from nanopace.train.kernels.own_value import without_own, without_own_backward
+from nanopace.train.kernels.rotary import Angles, qk_norm_rope, qk_norm_rope_backward, shifted_keys
 from nanopace.train.kernels.value_embeddings import add_value_embeddings, add_value_embeddings_backward
-from nanopace.train.models.fast import CAP, SHARPNESS, FastBlock, FastGPT, rope_angles, value_tables
+from nanopace.train.models.fast import (
+    CAP,
+    SHARPNESS,
+    FastBlock,
+    FastGPT,
+    rope_angles,
+    shifts_keys,
+    value_tables,
+)
 
 
 class FusedFastGPT(Fused):
@@ -32,6 +41,7 @@ class FusedFastGPT(Fused):
         shape = model.shape
         has = ingredients(shape.recipe, shape.without)
         self._rope, self._normed, relu2 = "rope" in has, "qk_norm" in has, "relu2" in has
+        self._half_rope = "key_shift" in has
         self._shape = shape
         head_width = shape.n_embd // shape.n_head
         self._scale = SHARPNESS / head_width**0.5 if self._normed else None
@@ -40,7 +50,7 @@ class FusedFastGPT(Fused):
         steps = {*steps, "activation"} if relu2 else steps
         norm = Norm(rms_norm, rms_norm_backward)
         super().__init__(model, steps, norm, relu2=relu2, cap=CAP if "soft_cap" in has else None)
-        self._set_matrices(_layers(model, fp8), Matrix(weight_of(model.lm_head), fp8="head" in fp8))
+        self._set_matrices(_layers(model, fp8), Matrix(weight_of(model.lm_head), fp8="head" in fp8, fp8_backward=True))
 
     def _embed(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         return embed_norm(tokens, self._tokens, self._positions)
@@ -56,26 +66,49 @@ class FusedFastGPT(Fused):
             add_value_embeddings(packed, tokens, layer.value_table, layer.value_gate)
         (batch, length), heads = tokens.shape, self._shape.n_head
         factors = qk_norm_rope(packed, batch, heads, self._rope_angles(tokens), normed=self._normed)
-        parts = packed.view(batch, length, 3, heads, -1)
-        q, k, v = (each.transpose(1, 2).requires_grad_() for each in parts.unbind(2))
+        q, k, v = packed.view(batch, length, 3, heads, -1).unbind(2)
+        if layer.shifts_keys:
+            k = shifted_keys(packed, batch, heads)
+        q, k, v = (each.transpose(1, 2).requires_grad_() for each in (q, k, v))
         with torch.enable_grad():
             out = functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=self._scale)
         return SavedAttention(packed, (q, k, v), out, factors)
 
-    def _backward_attention(self, layer: Layer, saved: Activations, d_x: Tensor, tokens: Tensor) -> None:
+    def _attended(self, layer: Layer, attention: SavedAttention) -> Tensor:
+        if layer.own_share is None:
+            return rows_of(attention.out)
+        return without_own(attention.out.detach(), attention.packed, layer.own_share.detach())
+
+    def _backward_attention(self, layer: Layer, saved: Activations, d_x: Tensor, tokens: Tensor, scale: Tensor) -> None:
         attention = saved.attention or self._attend(layer, layer.qkv.product(saved.y_1), tokens)
         packed, q_k_v, out, factors = attention
         assert factors is not None
-        d_out = torch.mm(d_x, layer.attn_proj.copy).view_as(out.transpose(1, 2)).transpose(1, 2)
-        addmm_(layer.attn_proj.gradient, d_x.t(), rows_of(out))
-        d_q_k_v = attention_backward(out, q_k_v, d_out)
-        qk_norm_rope_backward(d_q_k_v, packed, factors, self._rope_angles(tokens))  # packed becomes its own gradient
-        del d_q_k_v, d_out
+        d_rows, d_values = torch.mm(d_x, layer.attn_proj.copy), None
+        if layer.own_share is None:
+            rows = rows_of(out)
+        else:
+            share, d_share = layer.own_share.detach(), gradient_of(layer.own_share)
+            rows, d_values = without_own_backward(d_rows, out.detach(), packed, share, d_share)
+        addmm_(layer.attn_proj.gradient, d_x.t(), rows)
+        del rows
+        d_q_k_v = attention_backward(out, q_k_v, d_rows.view_as(out.transpose(1, 2)).transpose(1, 2))
+        d8 = layer.qkv.empty_fp8_gradient(len(packed))
+        qk_norm_rope_backward(  # packed becomes its own gradient
+            d_q_k_v,
+            packed,
+            factors,
+            self._rope_angles(tokens),
+            shifted=layer.shifts_keys,
+            d_values=d_values,
+            d8=d8,
+            scale=scale,
+        )
+        del d_q_k_v, d_rows, d_values
         if layer.value_table is not None and layer.value_gate is not None:
             d_table, d_gate = gradient_of(layer.value_table), gradient_of(layer.value_gate)
             add_value_embeddings_backward(packed, tokens, layer.value_table, layer.value_gate, d_table, d_gate)
         addmm_(layer.qkv.gradient, packed.t(), saved.y_1)
-        rms_norm_backward(torch.mm(packed, layer.qkv.copy), saved.y_1, saved.factor_1, d_x)
+        rms_norm_backward(layer.qkv.input_gradient(packed, d8, scale), saved.y_1, saved.factor_1, d_x)
 
     def _rope_angles(self, tokens: Tensor) -> Angles | None:
         """The angles of all positions, computed once per length; None without rope."""
@@ -84,7 +117,8 @@ class FusedFastGPT(Fused):
         length = tokens.size(1)
         if length not in self._angles:
             positions = torch.arange(length, device=tokens.device)
-            self._angles[length] = rope_angles(positions, self._shape.n_embd // self._shape.n_head)
+            width = self._shape.n_embd // self._shape.n_head
+            self._angles[length] = rope_angles(positions, width, half=self._half_rope)
         return self._angles[length]
 
 
@@ -97,12 +131,14 @@ def _layers(model: FastGPT, fp8: Collection[str]) -> list[Layer]:
         assert isinstance(block, FastBlock)
         layers.append(
             Layer(
-                Matrix(weight_of(block.attn.c_attn), fp8="qkv" in fp8),
+                Matrix(weight_of(block.attn.c_attn), fp8="qkv" in fp8, fp8_backward=True),
                 Matrix(weight_of(block.attn.c_proj)),
-                Matrix(weight_of(block.mlp.c_fc), fp8="into" in fp8),
+                Matrix(weight_of(block.mlp.c_fc), fp8="into" in fp8, fp8_backward=True),
                 Matrix(weight_of(block.mlp.c_proj)),
                 weight_of(tables[table_of[number]]) if number in table_of else None,
                 block.attn.value_gate,
+                block.attn.own_share,
+                "key_shift" in has and shifts_keys(number, model.shape.n_layer),
             )
         )
     return layers

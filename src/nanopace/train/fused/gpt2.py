@@ -29,8 +29,8 @@ _MANY_ROWS = 1 << 15
 class FusedGPT(Fused):
     """If `steps` include gradients, all layers share one layer's gradients, and `release` uses them up layer by layer.
 
-    `fp8` names training's forward products in 8 bits (see fp8.py). Evaluations use none, so that a loss means the same
-    in every run, and the backward pass recomputes in bfloat16.
+    `fp8` names training's products in 8 bits (see fp8.py). Evaluations use none, so that a loss means the same in every
+    run, and the backward pass recomputes in bfloat16.
     """
 
     def __init__(self, model: GPT, steps: Collection[str] = (), fp8: Collection[str] = ()) -> None:
@@ -40,7 +40,9 @@ class FusedGPT(Fused):
             share_gradients(blocks)
         self._heads = model.shape.n_head
         layers = [_layer(each, fp8) for each in blocks]
-        head = Matrix(self._tokens, weight_of(model.transformer["ln_f"]), shared=True, fp8="head" in fp8)
+        head = Matrix(
+            self._tokens, weight_of(model.transformer["ln_f"]), shared=True, fp8="head" in fp8, fp8_backward=True
+        )
         self._set_matrices(layers, head)
 
     def _embed(self, tokens: Tensor) -> tuple[Tensor, None]:
@@ -57,7 +59,14 @@ class FusedGPT(Fused):
             out = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         return SavedAttention(packed, (q, k, v), out)
 
-    def _backward_attention(self, layer: Layer, saved: Activations, d_x: Tensor, tokens: Tensor) -> None:
+    def _backward_attention(
+        self,
+        layer: Layer,
+        saved: Activations,
+        d_x: Tensor,
+        tokens: Tensor,
+        scale: Tensor,  # noqa: ARG002
+    ) -> None:
         attention = saved.attention or self._attend(layer, layer.qkv.product(saved.y_1), tokens)
         out = attention.out
         d_out = torch.mm(d_x, layer.attn_proj.copy).view_as(out.transpose(1, 2)).transpose(1, 2)
@@ -84,6 +93,6 @@ def _layer(block: nn.Module, fp8: Collection[str]) -> Layer:
     return Layer(
         Matrix(weight_of(block.attn.c_attn), weight_of(block.ln_1), fp8="qkv" in fp8),
         Matrix(weight_of(block.attn.c_proj)),
-        Matrix(weight_of(block.mlp.c_fc), weight_of(block.ln_2), fp8="into" in fp8),
+        Matrix(weight_of(block.mlp.c_fc), weight_of(block.ln_2), fp8="into" in fp8, fp8_backward=True),
         Matrix(weight_of(block.mlp.c_proj)),
     )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from nanopace.train.kernels.fold import fold, unfold
-from nanopace.train.kernels.fp8 import FP8, Fp8Weight
+from nanopace.train.kernels.fp8 import FP8, FP8_GRADIENT, Fp8Weight
 
 
 class Matrix:
@@ -19,11 +19,17 @@ class Matrix:
     for norm outputs in 8 bits."""
 
     def __init__(
-        self, weight: nn.Parameter, norm: nn.Parameter | None = None, *, shared: bool = False, fp8: bool = False
+        self,
+        weight: nn.Parameter,
+        norm: nn.Parameter | None = None,
+        *,
+        shared: bool = False,
+        fp8: bool = False,
+        fp8_backward: bool = False,
     ) -> None:
         self._weight, self._norm = weight, norm
         self.copy = torch.empty_like(weight, dtype=torch.bfloat16)
-        self.fp8_weight = Fp8Weight(self.copy) if fp8 else None
+        self.fp8_weight = Fp8Weight(self.copy, transposed=fp8_backward) if fp8 else None
         # The products add to this: the weight's own gradient, unless others add to that as well.
         self.gradient = torch.zeros_like(weight) if shared or weight.grad is None else weight.grad
         self.shared = shared
@@ -52,6 +58,19 @@ class Matrix:
             return torch.mm(y, self.copy.t())
         assert self.fp8_weight is not None
         return self.fp8_weight.product(y8)
+
+    def empty_fp8_gradient(self, rows: int) -> Tensor | None:
+        """An 8-bit buffer for the gradient of this matrix's product; None if it stays in bfloat16."""
+        if self.fp8_weight is None or not self.fp8_weight.has_backward:
+            return None
+        return torch.empty((rows, len(self.copy)), device=self.copy.device, dtype=FP8_GRADIENT)
+
+    def input_gradient(self, d: Tensor, d8: Tensor | None, scale: Tensor) -> Tensor:
+        """d W; in 8 bits if `d8` is given: d divided by `scale`."""
+        if d8 is None:
+            return torch.mm(d, self.copy)
+        assert self.fp8_weight is not None
+        return self.fp8_weight.input_gradient(d8, scale)
 
     @torch.no_grad()
     def unfold(self) -> None:

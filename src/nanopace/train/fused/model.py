@@ -21,6 +21,7 @@ from nanopace.train.fused.matrix import Matrix, weight_of
 from nanopace.train.fused.step_in_backward import StepInBackward
 from nanopace.train.kernels.activation import gelu, gelu_backward
 from nanopace.train.kernels.addmm import addmm_
+from nanopace.train.kernels.fp8 import GRADIENT_SCALE
 from nanopace.train.kernels.head import head_gradients, head_losses
 from nanopace.train.kernels.relu2 import relu2, relu2_backward
 from nanopace.train.models.gpt2 import GPT
@@ -43,6 +44,8 @@ class Layer(NamedTuple):
     mlp_proj: Matrix
     value_table: nn.Parameter | None = None
     value_gate: nn.Parameter | None = None
+    own_share: nn.Parameter | None = None
+    shifts_keys: bool = False
 
     @property
     def matrices(self) -> list[Matrix]:
@@ -140,8 +143,9 @@ class Fused(ABC):
             self.release.begin_step(loss)
         d_x = self._norm.backward(d_y, y, factor, None)
         del y, d_y
+        scale = share / (targets >= 0).sum() / GRADIENT_SCALE  # of gradients in 8 bits
         for layer in reversed(self._layers):
-            self._backward(layer, saved.pop(), d_x, tokens)
+            self._backward(layer, saved.pop(), d_x, tokens, scale)
             if self.release is not None:
                 self.release.update(layer.matrices)
         self._embed_backward(d_x, tokens, embedded, factors)
@@ -163,7 +167,7 @@ class Fused(ABC):
         y8 = layer.qkv.empty_fp8(x) if fp8 else None
         y_1, factor_1 = self._norm.forward(x, y8)
         attention = self._attend(layer, layer.qkv.product(y_1, y8), tokens)
-        addmm_(x, rows_of(attention.out), layer.attn_proj.copy.t())
+        addmm_(x, self._attended(layer, attention), layer.attn_proj.copy.t())
         y8 = layer.mlp_fc.empty_fp8(x) if fp8 else None
         y_2, factor_2 = self._norm.forward(x, y8)
         hidden = layer.mlp_fc.product(y_2, y8)
@@ -180,26 +184,27 @@ class Fused(ABC):
             None if ("hidden" if self._relu2 else "activation") in self._recompute else g,
         )
 
-    def _backward(self, layer: Layer, saved: Activations, d_x: Tensor, tokens: Tensor) -> None:
+    def _backward(self, layer: Layer, saved: Activations, d_x: Tensor, tokens: Tensor, scale: Tensor) -> None:
         """Add this layer's part of the gradient to d_x."""
-        self._backward_mlp(layer, saved, d_x)
-        self._backward_attention(layer, saved, d_x, tokens)
+        self._backward_mlp(layer, saved, d_x, scale)
+        self._backward_attention(layer, saved, d_x, tokens, scale)
 
-    def _backward_mlp(self, layer: Layer, saved: Activations, d_x: Tensor) -> None:
+    def _backward_mlp(self, layer: Layer, saved: Activations, d_x: Tensor, scale: Tensor) -> None:
         h, g = saved.h, saved.g
         if h is None and g is None:
             hidden = layer.mlp_fc.product(saved.y_2)
             h, g = (None, relu2(hidden)) if self._relu2 else (hidden, None)
         d_g = torch.mm(d_x, layer.mlp_proj.copy)
+        d8 = layer.mlp_fc.empty_fp8_gradient(len(d_x))
         if h is None:
             assert g is not None
             addmm_(layer.mlp_proj.gradient, d_x.t(), g)
-            d_h = relu2_backward(d_g, g)
+            d_h = relu2_backward(d_g, g, d8, scale)
         else:
-            d_h, g = gelu_backward(d_g, h, g)
+            d_h, g = gelu_backward(d_g, h, g, d8, scale)
             addmm_(layer.mlp_proj.gradient, d_x.t(), g)
         addmm_(layer.mlp_fc.gradient, d_h.t(), saved.y_2)
-        self._norm.backward(torch.mm(d_h, layer.mlp_fc.copy), saved.y_2, saved.factor_2, d_x)
+        self._norm.backward(layer.mlp_fc.input_gradient(d_h, d8, scale), saved.y_2, saved.factor_2, d_x)
 
     @abstractmethod
     def _embed(self, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -213,8 +218,12 @@ class Fused(ABC):
     def _attend(self, layer: Layer, packed: Tensor, tokens: Tensor) -> SavedAttention:
         """torch's own attention with its own backward pass, whichever kernel it uses."""
 
+    def _attended(self, layer: Layer, attention: SavedAttention) -> Tensor:  # noqa: ARG002
+        """What attention passes on, one row per token."""
+        return rows_of(attention.out)
+
     @abstractmethod
-    def _backward_attention(self, layer: Layer, saved: Activations, d_x: Tensor, tokens: Tensor) -> None:
+    def _backward_attention(self, layer: Layer, saved: Activations, d_x: Tensor, tokens: Tensor, scale: Tensor) -> None:
         """Add attention's part of the gradient to d_x."""
 
 

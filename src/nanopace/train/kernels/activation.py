@@ -26,11 +26,15 @@ def gelu(h: Tensor) -> Tensor:
     return g
 
 
-def gelu_backward(d_g: Tensor, h: Tensor, saved: Tensor | None) -> tuple[Tensor, Tensor]:
-    """d_h, which overwrites d_g, and g, which is recomputed if it was not saved."""
+def gelu_backward(
+    d_g: Tensor, h: Tensor, saved: Tensor | None, d8: Tensor | None = None, scale: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """d_h, which overwrites d_g, and g, which is recomputed if it was not saved. `d8` receives d_h divided by `scale`,
+    in 8 bits."""
     g = torch.empty_like(h) if saved is None else saved
-    count = triton.cdiv(h.numel(), _BLOCK)
-    _gelu_backward[(count,)](d_g, h, g, h.numel(), RECOMPUTE=saved is None, BLOCK=_BLOCK, num_warps=8)
+    _gelu_backward[(triton.cdiv(h.numel(), _BLOCK),)](
+        d_g, h, g, d8, scale, h.numel(), RECOMPUTE=saved is None, FP8=d8 is not None, BLOCK=_BLOCK, num_warps=8
+    )
     return d_g, g
 
 
@@ -54,11 +58,14 @@ def _gelu_forward(h, g, size, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _gelu_backward(d_g, h, g, size, RECOMPUTE: tl.constexpr, BLOCK: tl.constexpr):
+def _gelu_backward(d_g, h, g, d8, scale, size, RECOMPUTE: tl.constexpr, FP8: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(h + at, at < size, 0.0).to(tl.float32)
     grad = tl.load(d_g + at, at < size, 0.0).to(tl.float32)
     cdf, density = _normal_cdf_and_density(x)
-    tl.store(d_g + at, (grad * (cdf + x * density)).to(d_g.dtype.element_ty), at < size)
+    grad *= cdf + x * density
+    tl.store(d_g + at, grad.to(d_g.dtype.element_ty), at < size)
+    if FP8:
+        tl.store(d8 + at, (grad / tl.load(scale)).to(d8.dtype.element_ty), at < size)
     if RECOMPUTE:
         tl.store(g + at, (x * cdf).to(g.dtype.element_ty), at < size)

@@ -1,8 +1,13 @@
-"""Matrix products after norms in 8 bits: forward only, and only those that are faster that way on this card.
+"""Matrix products in 8 bits whose scales are known beforehand, and only those that are faster that way on this card.
 
-A norm's output is never larger than the square root of its width, so its scale is known beforehand, and the norm's
-kernel writes 8 bits along with the bfloat16 that the backward pass needs. Matrices are cast once per step, each scaled
-by its largest value. All scales are tensors on the device, so nothing waits for them.
+Forward, it is the products after norms: a norm's output is never larger than the square root of its width, so its
+kernel writes 8 bits along with the bfloat16 that the weights' gradients need. Backward, it is the gradients of those
+norms' outputs. The gradient of a logit is never larger than its token's share of the loss. Other gradients have no such
+bound, but the format for gradients spans 32 powers of two, and holds them with one fixed scale. The weights' own
+gradients stay in bfloat16, because 8-bit products would need both factors transposed.
+
+Matrices are cast once per step, each scaled by its largest value. All scales are tensors on the device, so nothing
+waits for them.
 """
 
 from __future__ import annotations
@@ -23,7 +28,11 @@ from nanopace.train.warm_start import recall, remember
 
 FP8 = torch.float8_e4m3fn
 LARGEST = 448.0  # value that FP8 can hold
+FP8_GRADIENT = torch.float8_e5m2  # less precise, but it spans 32 powers of two
 PRODUCTS = ("qkv", "into", "head")  # queries, keys and values; into the MLP; logits
+# Gradients inside the model, relative to a token's share of the loss, times this: 56 is the largest they can be, and
+# below 6e-8, they lose precision. Most are around 1e-3.
+GRADIENT_SCALE = 1024.0
 _SMALLEST = 1e-12  # lower bound of a matrix's largest value: avoids 0 / 0
 _WORTH_IT = 1.05  # times the speed of bfloat16: below that, casting the weights may cost more than it gains
 _TOPIC = "fp8"
@@ -37,22 +46,34 @@ def scale_after_norm(width: int) -> float:
 
 
 class Fp8Weight:
-    """A weight in 8 bits with one scale, to be multiplied with a norm's output."""
+    """A weight in 8 bits with one scale, to be multiplied with a norm's output, and with a gradient if `transposed`."""
 
-    def __init__(self, matrix: Tensor) -> None:
+    def __init__(self, matrix: Tensor, *, transposed: bool = False) -> None:
         self._values = torch.empty_like(matrix, dtype=FP8)
+        self._transposed = torch.empty_like(self._values.t().contiguous()) if transposed else None
         self._scale = torch.ones((), device=matrix.device)  # matrix = scale times values
         self._norm_scale = torch.full((), 1 / scale_after_norm(matrix.size(1)), device=matrix.device)
+
+    @property
+    def has_backward(self) -> bool:
+        return self._transposed is not None
 
     def quantize(self, matrix: Tensor) -> None:
         """Store these values, scaled by their largest magnitude."""
         torch.linalg.vector_norm(matrix, torch.inf, dtype=torch.float32, out=self._scale)
         self._scale.clamp_(min=_SMALLEST).div_(LARGEST)
         self._values.copy_(matrix / self._scale)
+        if self._transposed is not None:
+            self._transposed.copy_(self._values.t())
 
     def product(self, y8: Tensor) -> Tensor:
         """y W^T in bfloat16, from the 8 bits that the norm wrote for y."""
-        return scaled_mm(y8, self._values.t(), self._norm_scale, self._scale)
+        return scaled_mm(y8, self._values.t(), self._norm_scale, self._scale, fast=True)
+
+    def input_gradient(self, d8: Tensor, scale: Tensor) -> Tensor:
+        """scale d W in bfloat16. An 8-bit product needs its second factor transposed in memory."""
+        assert self._transposed is not None
+        return scaled_mm(d8, self._transposed.t(), scale, self._scale, fast=False)
 
 
 def pick_products(shape: ModelShape, rows: int, device: torch.device) -> tuple[tuple[str, ...], str]:

@@ -14,10 +14,11 @@ from torch.nn import functional
 
 from nanopace.hardware.memory import rows_at_a_time
 from nanopace.train.kernels.addmm import addmm_
-from nanopace.train.kernels.fp8 import Fp8Weight
+from nanopace.train.kernels.fp8 import FP8_GRADIENT, Fp8Weight
 
 _VALUES_PER_THREAD = 8  # one wide load of bfloat16
 _LOWEST = -1e30  # stands for minus infinity, but minus itself gives 0, not NaN
+_UNIT = 32768.0  # a token's share of the loss, the largest possible gradient of its logits, in 8 bits
 
 
 def plain_head_loss(x: Tensor, weight: Tensor, targets: Tensor, cap: float | None = None) -> Tensor:
@@ -47,14 +48,21 @@ def head_gradients(
     weight8: Fp8Weight | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The mean loss, and d_x; adds the weight's gradient to `gradient`. Both gradients are of `share` times the loss.
-    With `x8` and `weight8`, the logits are computed in 8 bits; gradients never are."""
+    With `x8` and `weight8`, the logits and d_x are computed in 8 bits."""
     losses = torch.empty(len(x), device=x.device, dtype=torch.float32)
     counted = (targets >= 0).sum()
     d_x = torch.empty_like(x)
     for some in _chunks(x, weight):
-        logits = torch.mm(x[some], weight.t()) if x8 is None or weight8 is None else weight8.product(x8[some])
-        cross_entropy(logits, targets[some], losses[some], counted, share, cap)
-        torch.mm(logits, weight, out=d_x[some])
+        if x8 is None or weight8 is None:
+            logits = torch.mm(x[some], weight.t())
+            cross_entropy(logits, targets[some], losses[some], counted, share, cap)
+            torch.mm(logits, weight, out=d_x[some])
+        else:
+            logits = weight8.product(x8[some])
+            d8 = torch.empty_like(logits, dtype=FP8_GRADIENT)
+            cross_entropy(logits, targets[some], losses[some], counted, share, cap, d8)
+            d_x[some] = weight8.input_gradient(d8, share / counted / _UNIT)
+            del d8
         addmm_(gradient, logits.t(), x[some])
         del logits  # before allocating the next ones
     return losses.sum() / counted, d_x
@@ -67,9 +75,16 @@ def _chunks(x: Tensor, weight: Tensor) -> list[slice]:
 
 
 def cross_entropy(
-    logits: Tensor, targets: Tensor, losses: Tensor, counted: Tensor | None, share: float, cap: float | None
+    logits: Tensor,
+    targets: Tensor,
+    losses: Tensor,
+    counted: Tensor | None,
+    share: float,
+    cap: float | None,
+    d8: Tensor | None = None,
 ) -> None:
-    """The loss of each row. With `counted`, the gradient of `share` times the mean loss overwrites the logits."""
+    """The loss of each row. With `counted`, the gradient of `share` times the mean loss overwrites the logits. `d8`
+    receives it in 8 bits, where a token's share of the loss is _UNIT."""
     rows, width = logits.shape
     # With many warps per row, few rows are in flight at once, and each is still in the L2 cache when it is read again.
     # A cap adds arithmetic: then it pays to have other rows to work on while some warps wait for each other.
@@ -79,9 +94,12 @@ def cross_entropy(
         targets,
         losses,
         counted,
+        d8,
         share,
         width,
         BACKWARD=counted is not None,
+        FP8=d8 is not None,
+        UNIT=_UNIT,
         CAP=cap or 0.0,
         LOWEST=_LOWEST,
         BLOCK=32 * warps * _VALUES_PER_THREAD,
@@ -92,8 +110,8 @@ def cross_entropy(
 
 @triton.jit
 def _cross_entropy(
-    logits, targets, losses, counted, share, width,
-    BACKWARD: tl.constexpr, CAP: tl.constexpr, LOWEST: tl.constexpr, BLOCK: tl.constexpr, PER_THREAD: tl.constexpr,
+    logits, targets, losses, counted, d8, share, width, BACKWARD: tl.constexpr, FP8: tl.constexpr,
+    UNIT: tl.constexpr, CAP: tl.constexpr, LOWEST: tl.constexpr, BLOCK: tl.constexpr, PER_THREAD: tl.constexpr,
 ):  # fmt: skip
     """Exponentials are computed as powers of two, which is what a card does; LOG2_E converts."""
     LOG2_E: tl.constexpr = 1.4426950408889634  # noqa: N806
@@ -138,9 +156,14 @@ def _cross_entropy(
             else:
                 grad = tl.exp2(value * LOG2_E + offset)
             tl.store(logits + columns, grad.to(logits.dtype.element_ty), columns < width)
+            if FP8:
+                grad *= UNIT / factor
+                tl.store(d8 + row * width + columns, grad.to(d8.dtype.element_ty), columns < width)
         tl.debug_barrier()  # the target's gradient is overwritten next
         grad = (tl.exp2(chosen * LOG2_E + offset) - factor) * chosen_derivative
         tl.store(logits + target, grad.to(logits.dtype.element_ty), counts)
+        if FP8:
+            tl.store(d8 + row * width + target, (grad * (UNIT / factor)).to(d8.dtype.element_ty), counts)
 
 
 @triton.jit

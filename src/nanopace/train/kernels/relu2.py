@@ -21,9 +21,10 @@ def relu2(h: Tensor) -> Tensor:
     return h
 
 
-def relu2_backward(d_g: Tensor, g: Tensor) -> Tensor:
-    """d_h, given g = relu2(h); it overwrites d_g."""
-    _relu2_backward[(triton.cdiv(g.numel(), _BLOCK),)](d_g, g, g.numel(), BLOCK=_BLOCK, num_warps=8)
+def relu2_backward(d_g: Tensor, g: Tensor, d8: Tensor | None = None, scale: Tensor | None = None) -> Tensor:
+    """d_h, given g = relu2(h); it overwrites d_g. `d8` receives the same divided by `scale`, in 8 bits."""
+    count = triton.cdiv(g.numel(), _BLOCK)
+    _relu2_backward[(count,)](d_g, g, d8, scale, g.numel(), FP8=d8 is not None, BLOCK=_BLOCK, num_warps=8)
     return d_g
 
 
@@ -35,8 +36,11 @@ def _relu2_forward(h, size, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _relu2_backward(d_g, g, size, BLOCK: tl.constexpr):
+def _relu2_backward(d_g, g, d8, scale, size, FP8: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     root = tl.sqrt(tl.load(g + at, at < size, 0.0).to(tl.float32))
     grad = tl.load(d_g + at, at < size, 0.0).to(tl.float32)
-    tl.store(d_g + at, (2 * grad * root).to(d_g.dtype.element_ty), at < size)
+    grad = 2 * grad * root
+    tl.store(d_g + at, grad.to(d_g.dtype.element_ty), at < size)
+    if FP8:
+        tl.store(d8 + at, (grad / tl.load(scale)).to(d8.dtype.element_ty), at < size)

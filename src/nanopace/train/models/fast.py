@@ -19,10 +19,12 @@ from nanopace.train.models.gpt2 import GPT, INITIAL_STD, KVCache, ModelShape, at
 
 CAP = 15.0  # the largest magnitude of a logit: Gemma 2 has 30, modded-nanogpt found 15 better
 ROPE_BASE = 10000.0
+HALF_ROPE_BASE = 1024.0  # if only half of a head rotates: modded-nanogpt's
 SHARPNESS = 1.4  # normed queries and keys cannot sharpen by themselves; nanochat has 1.44, modded-nanogpt 1.36
 VALUE_TABLES = 2  # of vocab_size x n_embd each: every one takes as much memory as the head
 
 _NORM_EPS = 1e-6
+_SHIFTED_EVERY = 4  # layers
 
 
 def rms_norm(x: Tensor) -> Tensor:
@@ -36,11 +38,22 @@ def residual_norm(x: Tensor, branch: Tensor) -> tuple[Tensor, Tensor]:
     return x, rms_norm(x)
 
 
-def rope_angles(positions: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Cosine and sine, each (length, width / 2). Only a few KB, so they are recomputed, not kept."""
-    frequencies = ROPE_BASE ** (-torch.arange(0, width, 2, device=positions.device, dtype=torch.float32) / width)
+def rope_angles(positions: Tensor, width: int, *, half: bool) -> tuple[Tensor, Tensor]:
+    """Cosine and sine, each (length, width / 2). Only a few KB, so they are recomputed, not kept. With `half`, the
+    angles after `rotating(width)` are 0."""
+    pairs = torch.arange(width // 2, device=positions.device, dtype=torch.float32)
+    if half:
+        count = rotating(width)
+        frequencies = HALF_ROPE_BASE ** (-pairs / max(1, count - 1)) * (pairs < count)
+    else:
+        frequencies = ROPE_BASE ** (-2 * pairs / width)
     angles = positions.float()[:, None] * frequencies
     return angles.cos(), angles.sin()
+
+
+def rotating(width: int) -> int:
+    """How many pairs of a head's values rotate if half of them do: the first ones."""
+    return (width // 2 + 1) // 2
 
 
 def apply_rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -56,6 +69,23 @@ def queries_and_keys(packed: Tensor, angles: tuple[Tensor, Tensor] | None, *, no
     if normed:
         both = rms_norm(both)
     return both if angles is None else apply_rope(both, *angles)
+
+
+def shift_keys(k: Tensor, before: Tensor | None = None) -> Tensor:
+    """Keys (batch, length, heads, width) whose values that do not rotate come from the previous token: what follows a
+    token can be looked up by it. `before` is the key before the first; None: the first one's own."""
+    width = k.size(-1)
+    still = torch.arange(width, device=k.device) % (width // 2) >= rotating(width)
+    previous = torch.cat((k[:, :1] if before is None else before, k[:, :-1]), dim=1)
+    return torch.where(still, previous, k)
+
+
+def without_own_value(y: Tensor, v: Tensor, share: Tensor) -> Tensor:
+    """Attention's output (..., heads, width) without a share of its part along the token's own value, which the
+    residual stream has already. tanh bounds the share of each head."""
+    y, v = y.float(), v.float()
+    along = (y * v).sum(-1, keepdim=True) / (v.square().sum(-1, keepdim=True) + _NORM_EPS)
+    return y - torch.tanh(share)[:, None] * along * v
 
 
 def relu_squared(x: Tensor) -> Tensor:
@@ -80,9 +110,12 @@ class FastAttention(nn.Module):
         self.c_attn = nn.Linear(shape.n_embd, 3 * shape.n_embd, bias=False)
         self.c_proj = nn.Linear(shape.n_embd, shape.n_embd, bias=False)
         self.value_gate = nn.Parameter(torch.ones(shape.n_head)) if gated else None
+        has = ingredients(shape.recipe, shape.without)
+        self.own_share = nn.Parameter(torch.zeros(shape.n_head)) if "xsa" in has else None
         self.resid_dropout = nn.Dropout(shape.dropout)
         self._heads, self._dropout, self._layer = shape.n_head, shape.dropout, layer
-        self._normed = "qk_norm" in ingredients(shape.recipe, shape.without)
+        self._normed = "qk_norm" in has
+        self._shifted = "key_shift" in has and shifts_keys(layer, shape.n_layer)
         self._scale = SHARPNESS / math.sqrt(shape.n_embd // shape.n_head) if self._normed else None
 
     def forward(
@@ -92,14 +125,17 @@ class FastAttention(nn.Module):
         batch, length, width = x.shape
         packed = self.c_attn(x).view(batch, length, 3, self._heads, width // self._heads)
         q, k = queries_and_keys(packed, angles, normed=self._normed).unbind(2)
+        if self._shifted:
+            k = shift_keys(k, None if cache is None else cache.previous(self._layer, k))
         v = packed[:, :, 2]
         if value is not None and self.value_gate is not None:
             v = v + (self.value_gate[:, None] * value.view_as(v)).to(v.dtype)
-        q, k, v = (each.transpose(1, 2) for each in (q, k, v))
         dropout = self._dropout if self.training else 0.0
-        y = attend(q, k, v, cache, self._layer, dropout=dropout, scale=self._scale)
-        y = y.transpose(1, 2).reshape(batch, length, width)
-        return cast(Tensor, self.resid_dropout(self.c_proj(y)))
+        heads = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+        y = attend(*heads, cache, self._layer, dropout=dropout, scale=self._scale).transpose(1, 2)
+        if self.own_share is not None:
+            y = without_own_value(y, v, self.own_share).to(v.dtype)
+        return cast(Tensor, self.resid_dropout(self.c_proj(y.reshape(batch, length, width))))
 
 
 class FastMLP(nn.Module):
@@ -188,7 +224,7 @@ class FastGPT(GPT):
         positions = torch.arange(seen, seen + length, device=tokens.device)
         x, angles = self.transformer["wte"](tokens), None
         if "rope" in self._has:
-            angles = rope_angles(positions, self.shape.n_embd // self.shape.n_head)
+            angles = rope_angles(positions, self.shape.n_embd // self.shape.n_head, half="key_shift" in self._has)
         else:
             x = x + self.transformer["wpe"](positions)
         x = self.transformer["drop"](rms_norm(x))
@@ -215,6 +251,11 @@ class FastGPT(GPT):
                 nn.init.normal_(weight, std=1 / math.sqrt(width))
             else:
                 nn.init.normal_(weight, std=INITIAL_STD)
+
+
+def shifts_keys(layer: int, n_layer: int) -> bool:
+    """Every fourth layer; in a shallower model, the last."""
+    return (layer + 1) % min(_SHIFTED_EVERY, n_layer) == 0
 
 
 def value_tables(n_layer: int) -> dict[int, int]:

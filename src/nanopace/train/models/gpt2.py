@@ -40,6 +40,7 @@ class KVCache:
     def __init__(self, shape: ModelShape, batch: int, device: torch.device, dtype: torch.dtype) -> None:
         size = (shape.n_layer, 2, batch, shape.n_head, shape.block_size, shape.n_embd // shape.n_head)
         self._buffer = torch.zeros(size, device=device, dtype=dtype)
+        self._last: dict[int, Tensor] = {}
         self.length = 0
 
     def extend(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -49,6 +50,12 @@ class KVCache:
         kept_keys[:, :, self.length : end] = keys
         kept_values[:, :, self.length : end] = values
         return kept_keys[:, :, :end], kept_values[:, :, :end]
+
+    def previous(self, layer: int, keys: Tensor) -> Tensor | None:
+        """The key before these (batch, length, heads, width) as it was passed here; None if they are the first."""
+        before = self._last.get(layer) if self.length else None
+        self._last[layer] = keys[:, -1:]
+        return before
 
 
 def attend(

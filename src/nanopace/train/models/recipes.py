@@ -8,8 +8,11 @@ qk_norm           queries and keys are normed, and cannot blow up
 relu2             ReLU squared; without it, GELU
 soft_cap          logits stay between -15 and 15
 value_embeddings  two more tables, mixed into the values of the first two and the last two layers
+key_shift         half of each head does not rotate, and in every fourth layer, that half of the keys is the previous
+                  token's
+xsa               attention's output without a learned share of its part along the token's own value
 
-The values lie between those of modded-nanogpt (records of early 2025) and nanochat (2026).
+The values lie between those of modded-nanogpt (records of early 2025; the last two, of 2026) and nanochat (2026).
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ TABLE_RATE = 150.0  # value embeddings: 0.3, as in nanochat; modded-nanogpt has 
 HEAD_RATE = 2.0  # 0.004, also for the token table: both have 0.004 to 0.008
 SCALAR_RATE = 10.0  # 0.02: the gates have to move by tenths; modded-nanogpt has 0.04
 TUNED_WIDTH = 768  # for tables and head, the rate scales with the root of 1 / n_embd, as in nanochat
+WIDE_HEAD = 128  # twice GPT-2's: faster, and a little better (docs/experiments/recipes.md)
 EPS = 1e-10  # AdamW's: gradients of rare tokens are small, and 1e-8 would swamp them
 
 
@@ -40,8 +44,14 @@ def meta_model(shape: ModelShape) -> GPT:
         return new_model(shape)
 
 
+def shape_defaults(recipe: str, n_embd: int) -> dict[str, Value]:
+    """The knobs of the model's shape for which the recipe has its own defaults."""
+    wide = recipe != "gpt2" and n_embd >= TUNED_WIDTH and n_embd % WIDE_HEAD == 0
+    return {"n_head": n_embd // WIDE_HEAD} if wide else {}
+
+
 def recipe_defaults(recipe: str, max_iters: int) -> dict[str, Value]:
-    """The knobs for which the recipe has its own defaults instead of nanoGPT's."""
+    """The knobs of the optimizer for which the recipe has its own defaults instead of nanoGPT's."""
     if recipe == "gpt2":
         return {}
     return {

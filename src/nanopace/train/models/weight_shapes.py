@@ -6,7 +6,7 @@ What a file claims about its weights is checked against them, so that nothing is
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from nanopace.errors import InputError
+from nanopace.knob_values import INGREDIENTS
 from nanopace.literals import shown
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.models.recipes import meta_model
@@ -73,6 +74,19 @@ def fast_shape_of(path: Path, weights: Mapping[str, Tensor], said: ModelShape) -
     if wrong:
         raise _foreign(path, wrong[0], said)
     return shape
+
+
+def without_unlisted(path: Path, recipe: str, listed: Collection[object]) -> str:
+    """What a model that lists its ingredients does without: a later version may have more."""
+    known = INGREDIENTS[recipe]
+    for name in listed:
+        if name not in known:
+            raise InputError(
+                "{path}: the model has {name}, which this version of nanopace does not know; use the one that wrote it",
+                path=path,
+                name=shown(name),
+            )
+    return ",".join(name for name in known if name not in listed)
 
 
 def _layers(path: Path, weights: Mapping[str, Tensor]) -> int:

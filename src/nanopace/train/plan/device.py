@@ -220,6 +220,15 @@ def has_fp8(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= _FP8_SINCE
 
 
+def takes_fp8(config: TrainConfig, shape: ModelShape, machine: Machine, ranks: int) -> bool:
+    """Whether fp8=True would be possible."""
+    try:
+        check_fp8(replace(config, fp8=True), shape, machine.device, ranks)
+    except ConfigError:
+        return False
+    return True
+
+
 def check_fp8(config: TrainConfig, shape: ModelShape, device: torch.device, ranks: int) -> None:
     """Products in 8 bits are part of our kernels: refuse fp8 if those cannot run."""
     if not config.fp8:

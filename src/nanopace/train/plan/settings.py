@@ -20,10 +20,10 @@ from nanopace.corpus.shards.corpus import Corpus
 from nanopace.errors import ConfigError, Message
 from nanopace.literals import Value
 from nanopace.train.models.gpt2 import ModelShape
-from nanopace.train.models.recipes import new_model, recipe_defaults
+from nanopace.train.models.recipes import new_model, recipe_defaults, shape_defaults
 from nanopace.train.optim.optimizer import make_optimizer, set_learning_rate
 from nanopace.train.plan.batch_sizes import fitting_micro_batch
-from nanopace.train.plan.device import Machine, autocast, pick_compile, pick_dtype, pick_kernels
+from nanopace.train.plan.device import Machine, autocast, has_fp8, pick_compile, pick_dtype, pick_kernels, takes_fp8
 from nanopace.train.plan.size import check_size
 
 _GPT2_VOCABULARY = 50304  # GPT-2's 50257, rounded up to a multiple of 64: a quarter faster on tensor cores
@@ -71,6 +71,7 @@ def choose_settings(
         asked = {name: value for name, value in asked.items() if name != "dtype"}  # it cannot be used here
     if machine_decides:
         known = {**{name: chosen[name][0] for name in ("dtype", "compile", "vocab_size")}, **asked}
+        known.setdefault("fp8", asked.get("recipe", "gpt2") != "gpt2" and has_fp8(machine.device))
         on_cpu = machine.device.type == "cpu"
         chosen |= _on_a_cpu(known, ranks) if on_cpu else _on_a_card(known, corpus, machine, ranks)
     chosen |= _by_recipe(asked, chosen)
@@ -78,6 +79,9 @@ def choose_settings(
     config = TrainConfig(**{**asked, **{name: value for name, (value, _) in open_ones.items()}})  # type: ignore[arg-type]
     _check_shape(config, on_cpu=machine.device.type == "cpu")
     _check(config, corpus, ranks)
+    if "fp8" not in asked and config.recipe != "gpt2" and takes_fp8(config, shape_of(config, "gelu"), machine, ranks):
+        chosen["fp8"] = open_ones["fp8"] = (True, Message("recipe {recipe}", recipe=config.recipe))
+        config = replace(config, fp8=True)
     if config.eval_train == "auto" or (config.eval_train == "steps" and config.eval_only):
         chosen["eval_train"] = open_ones["eval_train"] = pick_eval_train(config)
         config = replace(config, eval_train=str(chosen["eval_train"][0]))
@@ -285,10 +289,12 @@ def _rates(asked: Mapping[str, Value], peak: float, why: str) -> Chosen:
 def _by_recipe(asked: Mapping[str, Value], chosen: Chosen) -> Chosen:
     """The recipe's own defaults; none for gpt2."""
     recipe = str(asked.get("recipe", KNOBS["recipe"].default))
-    max_iters = asked.get("max_iters", chosen.get("max_iters", (KNOBS["max_iters"].default, ""))[0])
+    max_iters, n_embd = (
+        int(asked.get(name, chosen.get(name, (KNOBS[name].default, ""))[0])) for name in ("max_iters", "n_embd")
+    )
     return {
         name: (value, Message("recipe {recipe}", recipe=recipe))
-        for name, value in recipe_defaults(recipe, int(max_iters)).items()
+        for name, value in {**shape_defaults(recipe, n_embd), **recipe_defaults(recipe, max_iters)}.items()
     }
 
 

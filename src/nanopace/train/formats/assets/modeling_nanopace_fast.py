@@ -1,7 +1,7 @@
 """A model trained with nanopace's recipe `fast`, for transformers 5: `from_pretrained(..., trust_remote_code=True)`.
 
 `ingredients` in config.json lists how the model differs from a GPT-2: rope, qk_norm, relu2, soft_cap, value_embeddings,
-key_shift, xsa and skips. Those of training (muon, normuon, trapezoid) make no difference here. All norms are RMS norms
+key_shift and xsa. Those of training (muon, normuon, trapezoid) make no difference here. All norms are RMS norms
 without weights, and there are no biases. Heads have the shape (batch, heads, length, width).
 """
 
@@ -174,7 +174,6 @@ class NanopaceFastForCausalLM(PreTrainedModel, GenerationMixin):
         super().__init__(config)
         has, layers, width = config.ingredients, config.n_layer, config.n_embd
         self.table_of = value_tables(layers) if "value_embeddings" in has else {}
-        self.skips = skips(layers) if "skips" in has else ()
         tables = {"wte": nn.Embedding(config.vocab_size, width)}
         if "rope" not in has:
             tables["wpe"] = nn.Embedding(config.n_positions, width)
@@ -182,7 +181,6 @@ class NanopaceFastForCausalLM(PreTrainedModel, GenerationMixin):
         blocks = nn.ModuleList(Block(config, layer, layer in self.table_of) for layer in range(layers))
         self.transformer = nn.ModuleDict({**tables, "drop": nn.Dropout(config.dropout), "h": blocks})
         self.lm_head = nn.Linear(width, config.vocab_size, bias=False)
-        self.skip_factors = nn.Parameter(torch.zeros(len(self.skips))) if self.skips else None
         self.post_init()
 
     def get_input_embeddings(self):
@@ -267,24 +265,10 @@ class NanopaceFastForCausalLM(PreTrainedModel, GenerationMixin):
         values = [table(input_ids) for table in self.transformer["wve"]]
         streams = []
         for layer, block in enumerate(self.transformer["h"]):
-            x = self._with_skips(layer, x, streams)
             streams.append(x)
             value = values[self.table_of[layer]] if layer in self.table_of else None
             x = block(x, value, angles, visible, padding, cache)
-        return [*streams, rms_norm(self._with_skips(config.n_layer, x, streams))]
-
-    def _with_skips(self, layer, x, streams):
-        for number, (source, target) in enumerate(self.skips):
-            if target == layer:
-                x = x + self.skip_factors[number].to(x.device) * streams[source].to(x.device)
-        return x
-
-
-def skips(n_layer):
-    """Which layers' inputs are added again, and before which layer; n_layer is the output."""
-    third, end = n_layer // 3, n_layer
-    pairs = {(third, n_layer // 2), (0, end), (third, end), (2 * n_layer // 3, end)}
-    return tuple(sorted((source, target) for source, target in pairs if source < target))
+        return [*streams, rms_norm(x)]
 
 
 def value_tables(n_layer):
