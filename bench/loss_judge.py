@@ -110,7 +110,7 @@ def documents_apart(tokens: Tensor, end_of_text: int, reach: int) -> Iterator[No
     positions = places - starts[begins.cumsum(0) - 1]
     ends = torch.cat((starts, places.new_tensor([len(tokens)]))).int()
     longest = int((ends[1:] - ends[:-1]).max())
-    attend, rope_angles = fast.attend, fast.rope_angles
+    attend, rope_angles, shift_keys = fast.attend, fast.rope_angles, fast.shift_keys
 
     def apart(q: Tensor, k: Tensor, v: Tensor, *_: Any, scale: float | None = None, **__: Any) -> Tensor:
         if q.device.type == "cuda":
@@ -125,7 +125,8 @@ def documents_apart(tokens: Tensor, end_of_text: int, reach: int) -> Iterator[No
 
     fast.attend = apart
     fast.rope_angles = lambda _, width, half: rope_angles(positions, width, half=half)
+    fast.shift_keys = lambda k, _: torch.where((positions == 0)[:, None, None], k, shift_keys(k))
     try:
         yield
     finally:
-        fast.attend, fast.rope_angles = attend, rope_angles
+        fast.attend, fast.rope_angles, fast.shift_keys = attend, rope_angles, shift_keys

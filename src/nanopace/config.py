@@ -180,7 +180,7 @@ class TrainConfig:
         False,
         "machine",
         "speed",
-        "8-bit matrix products after norms, in the forward pass only, where that is faster on the card",
+        "some matrix products in 8 bits, where that is faster on the card; recipe=fast does so by itself",
     )
     memory: str = _own(
         "auto",
