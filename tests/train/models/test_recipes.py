@@ -105,6 +105,23 @@ def test_a_resumed_run_is_the_same_run(shared_corpus: Path, tmp_path: Path) -> N
     assert {"momentum", "neuron_sq", "step", "exp_avg", "exp_avg_sq"} == {each.split(".")[0] for each in b}
 
 
+def test_a_run_that_is_extended_learns_on_at_full_rates(shared_corpus: Path, tmp_path: Path) -> None:
+    """And does not forget: its loss rises by less than it falls afterwards."""
+    _, before = run(shared_corpus, tmp_path / "out", max_iters=30)
+    outcome, after = resume(tmp_path / "out", max_iters=80, always_save_checkpoint=False)
+    assert outcome.iteration == 81
+    said = "with max_iters 80 instead of 30, the rates fall from step 40 on; until then they are at their maximum"
+    assert said in " ".join(after.all("note"))
+    rates = {event.iteration: event.lr for event in (*before.all("step"), *after.all("step"))}
+    assert rates[30] < 0.1 * 2e-3
+    assert rates[31] == rates[39] == 2e-3
+    assert rates[80] < 0.05 * 2e-3
+    last = min(before.losses.values())
+    assert max(after.losses.values()) - last < last - min(after.losses.values())
+    _, later = resume(tmp_path / "out", max_iters=82)  # they have long begun to fall
+    assert "the rates fall" not in " ".join(later.all("note"))
+
+
 def test_a_run_keeps_its_recipe(trained: Path, shared_corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="recipe cannot change when a run is resumed: it is fast, not gpt2"):
         resume(trained, recipe="gpt2", max_iters=12)

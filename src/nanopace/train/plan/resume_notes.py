@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from nanopace.config import KNOBS, Asked, knobs_of
 from nanopace.errors import Message
+from nanopace.knob_values import ingredients
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import Saved
 from nanopace.train.plan.origin import other_shape
@@ -19,6 +20,7 @@ def notes_on(saved: Saved, asked: Asked) -> list[str]:
         notes.append(
             Message("{path}: keeps its shape, whatever the config file says: {shape}", path=saved.path, shape=said)
         )
+    notes += _note_on_rates(saved, asked.given)
     if "random" in saved.state:
         return notes
     if not saved.ours:
@@ -30,6 +32,28 @@ def notes_on(saved: Saved, asked: Asked) -> list[str]:
         window=saved.state.get("windows", 0),
     )
     return [*notes, anew]
+
+
+def _note_on_rates(saved: Saved, given: Mapping[str, Value]) -> list[str]:
+    """A longer run may raise rates again that have begun to fall, if they follow the trapezoid."""
+    now = {**saved.config, **given}
+    steps, before = now.get("max_iters"), saved.config.get("max_iters")
+    has_trapezoid = "trapezoid" in ingredients(saved.shape.recipe, saved.shape.without)
+    if not has_trapezoid or not isinstance(steps, int) or not isinstance(before, int) or steps <= before:
+        return []
+    falling = int(steps * (1 - float(now.get("cooldown", KNOBS["cooldown"].default))))
+    if falling <= saved.step:
+        return []
+    return [
+        Message(
+            "{path}: with max_iters {steps:,} instead of {before:,}, the rates fall from step {falling:,} on; until "
+            "then they are at their maximum",
+            path=saved.path,
+            steps=steps,
+            before=before,
+            falling=falling,
+        )
+    ]
 
 
 def _notes_on_nanogpt(saved: Saved, given: Mapping[str, Value]) -> list[str]:
