@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 REFERENCE = "batch=64,accum=8,lr=6e-4,iters=180,warmup=30"
 SHARED = parse_setting(
-    "n_layer=12,n_head=12,n_embd=768,block_size=1024,device=cuda,dtype=bfloat16,compile=True,batch=64,accum=8,iters=180"
+    "n_layer=12,n_embd=768,block_size=1024,device=cuda,dtype=bfloat16,compile=True,batch=64,accum=8,iters=180"
 )
 NANOGPT_SEED = 1337
 THEIR_REACH = 2560  # tokens that the newest record's last evaluation looks back over

@@ -381,6 +381,30 @@ def test_rates_of_another_recipe_are_noted_and_not_used(config: str, monkeypatch
     assert "rates" not in alone.reasons
 
 
+def test_heads_of_another_recipe_are_not_used_either(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From 768 channels on, where the recipe has its own; and only for a new model."""
+    (room / "wide.py").write_text("n_layer = 1\nn_head = 12\nn_embd = 768\nblock_size = 16\ndataset = 'corpus'\n")
+    wide = ["wide.py", "--device=cpu", "--batch_size=1", "--gradient_accumulation_steps=1"]
+    plan = plan_of(asked_by(monkeypatch, *wide, "--recipe=fast"))
+    assert plan.config.n_head == 6
+    assert plan.reasons["rates"].endswith("pass them as flags to use them: n_head=12")
+    assert plan_of(asked_by(monkeypatch, *wide)).config.n_head == 12
+    assert plan_of(asked_by(monkeypatch, *wide, "--recipe=fast", "--n_head=12")).config.n_head == 12
+    narrow = plan_of(asked_by(monkeypatch, "config.py", "--recipe=fast"))
+    assert narrow.config.n_head == 2
+    begun = [*wide, "--recipe=fast", "--n_head=12", "--max_iters=1", "--eval_iters=1", "--no-report"]
+    assert main(["train", *begun]) == 0
+    for init_from in ("resume", "out"):
+        more = [
+            *wide,
+            "--recipe=fast",
+            f"--init_from={init_from}",
+            "--max_iters=3",
+            f"--out_dir={'out' if init_from == 'resume' else 'b'}",
+        ]
+        assert plan_of(asked_by(monkeypatch, *more)).config.n_head == 12
+
+
 @pytest.mark.usefixtures("room")
 def test_rates_as_flags_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of(asked_by(monkeypatch, "config.py", "--recipe=fast", "--learning_rate=1e-3", "--beta2=0.9"))

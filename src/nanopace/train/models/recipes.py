@@ -67,10 +67,12 @@ def recipe_defaults(recipe: str, max_iters: int) -> dict[str, Value]:
     }
 
 
-def foreign_rates(asked: Asked, recipe: str) -> dict[str, Value]:
-    """The learning rates in config files that were written for another recipe. Flags always apply to this run."""
+def foreign_settings(asked: Asked, recipe: str, *, new: bool) -> dict[str, Value]:
+    """What config files say that were written for another recipe: learning rates, and for a new model the number of
+    heads, if this recipe has its own. Flags always apply to this run."""
     said = asked.overruled if "recipe" in asked.flags else asked.given
     if not asked.files or said.get("recipe", KNOBS["recipe"].default) == recipe:
         return {}
-    rates = recipe_defaults("fast", 1)
-    return {name: value for name, value in asked.given.items() if name in rates and name not in asked.flags}
+    shape = shape_defaults(recipe, int(asked.given.get("n_embd", KNOBS["n_embd"].default))) if new else {}
+    own = {**shape, **recipe_defaults("fast", 1)}
+    return {name: value for name, value in asked.given.items() if name in own and name not in asked.flags}

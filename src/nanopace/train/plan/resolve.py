@@ -18,7 +18,7 @@ from nanopace.train.checkpoint.run_dir import check_free, check_rescue
 from nanopace.train.formats.pretrained import Pretrained
 from nanopace.train.listener import Listener
 from nanopace.train.models.gpt2 import ModelShape
-from nanopace.train.models.recipes import foreign_rates
+from nanopace.train.models.recipes import foreign_settings
 from nanopace.train.out_of_memory import waste_less
 from nanopace.train.plan.batch_sizes import pick_eval_batch
 from nanopace.train.plan.device import Machine, check_fp8, limited, pick_kernels
@@ -79,7 +79,8 @@ def _resolved(request: RunRequest, listener: Listener, settings: Settings | None
     elif init_from != "scratch":
         source = find_pretrained(init_from, str(given.get("which", "")), listener)
         asked = fitted_settings(source, given)
-    foreign = foreign_rates(request.asked, str(asked.get("recipe", KNOBS["recipe"].default)))
+    recipe = str(asked.get("recipe", KNOBS["recipe"].default))
+    foreign = foreign_settings(request.asked, recipe, new=source is None)
     asked = _without(foreign, asked, source)
     decides = request.asked.machine_decides
     waste_less(machine.device)
