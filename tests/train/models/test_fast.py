@@ -69,6 +69,15 @@ def test_a_cache_changes_nothing(without: str, pieces: tuple[int, ...]) -> None:
     torch.testing.assert_close(torch.cat(parts, dim=1), model.logits(tokens), atol=1e-4, rtol=1e-4)
 
 
+@torch.no_grad()
+def test_a_cache_that_starts_over_knows_nothing_of_before() -> None:
+    model, tokens = nudged(), tiny_tokens(FAST)
+    cache = KVCache(FAST, 3, torch.device("cpu"), torch.float32)
+    model.logits(tokens, cache)
+    cache.length = 0
+    torch.testing.assert_close(model.logits(tokens[:, 5:], cache), model.logits(tokens[:, 5:]), atol=1e-4, rtol=1e-4)
+
+
 @pytest.mark.parametrize("without", OF_THE_MODEL)
 @torch.no_grad()
 def test_the_loss_is_the_cross_entropy_of_the_logits(without: str) -> None:
