@@ -26,4 +26,4 @@ dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
 # nanopace's own settings, which nanoGPT ignores:
 save_interval = 100  # at most 19 min 19 s of work is lost if the run stops; written in the background
-recipe = "gpt2"  # same as nanoGPT; 'fast' reaches the same loss sooner, but is not a GPT-2
+recipe = "gpt2"  # same as nanoGPT; 'fast' reached the same loss sooner at GPT-2's size, but is not a GPT-2

@@ -110,6 +110,17 @@ def test_durations(seconds: float, shown: str) -> None:
     assert words("en").duration(seconds).replace("\u00a0", " ") == shown
 
 
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (5.136, "5.1 s"), (59.4, "59 s"), (59.6, "1 min"), (902, "15 min"), (3569, "59 min"), (3571, "1.0 h"),
+        (8784, "2.4 h"), (86_100, "23.9 h"), (86_399, "1 d 0 h"), (183_600, "2 d 3 h"),
+    ],
+)  # fmt: skip
+def test_rough_durations(seconds: float, shown: str) -> None:
+    assert words("en").rough_duration(seconds).replace("\u00a0", " ") == shown
+
+
 @given(st.floats(min_value=60, max_value=1e8))
 def test_a_smaller_unit_never_reaches_the_larger(seconds: float) -> None:
     shown = words("en").duration(seconds).replace("\u00a0", " ").split()
@@ -124,7 +135,11 @@ def test_durations_in_other_languages(language: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "show", [Words.number, Words.count, Words.percent, Words.si, Words.flops, Words.tflops, Words.ms, Words.duration]
+    "show",
+    [
+        *(Words.number, Words.count, Words.percent, Words.si, Words.flops, Words.tflops, Words.ms, Words.duration),
+        Words.rough_duration,
+    ],
 )
 def test_unknown_is_a_dash(show: object) -> None:
     assert callable(show)

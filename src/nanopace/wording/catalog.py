@@ -328,6 +328,16 @@ class Words:
             return f"{numbers.decimal(seconds / 3600, self._form, 1)}{FIXED}{hour}"
         return self._two_units(round(seconds / 3600), 24, self.text("d"), hour)
 
+    def rough_duration(self, seconds: float | None) -> str:
+        """A time that is only known roughly: 7 s, 15 min, 2.4 h, 2 d 3 h."""
+        if seconds is None or seconds < 0 or round(seconds / 3600, 1) >= 24:
+            return self.duration(seconds)
+        if seconds < 59.5:
+            return f"{numbers.significant(seconds, self._form, 2)}{FIXED}s"
+        if seconds < 59.5 * 60:
+            return f"{self.count(round(seconds / 60))}{FIXED}min"
+        return f"{numbers.decimal(seconds / 3600, self._form, 1)}{FIXED}{self.text('h')}"
+
     def _two_units(self, amount: int, in_one: int, large: str, small: str) -> str:
         many, rest = divmod(amount, in_one)
         return f"{self.count(many)}{FIXED}{large} {rest}{FIXED}{small}"
@@ -353,7 +363,7 @@ class Words:
         if name.endswith("_tokens") or name == "weights":
             return self.si(value)
         if name.endswith("_s"):
-            return self.duration(value)
+            return self.rough_duration(value) if name.endswith("_about_s") else self.duration(value)
         if name.endswith("_ms"):
             return self.ms(value)
         if name in labels.SIGNED_SHARES:

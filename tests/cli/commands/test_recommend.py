@@ -103,6 +103,7 @@ KEYS = [
         "nanogpt_tokens_per_s",
         "step_s",
         "seconds",
+        "fast_seconds",
         "kwh",
         "together",
     ),
@@ -191,6 +192,25 @@ def test_what_is_true_of_all_cards_is_said_once(capsys: pytest.CaptureFixture[st
     said = headline(shown(capsys, *asked, "--tokens", "2B"))
     assert said.count("6,62") == said.count("Final loss: unknown") == 1
     assert headline(shown(capsys, *asked[:2], "--model", "gpt2")).count("Estimated final loss: about 3.52") == 3
+
+
+def test_fast_is_named_with_its_hours_and_limits(capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(capsys, "--gpu", "4070", "--model", "gpt2")
+    table = out.split("What to expect\n")[1].split("\n\n")[0].splitlines()
+    at = next(i for i, row in enumerate(table) if "time to 2.47B tokens" in row)
+    assert table[at + 1].replace("\u00a0", " ") == "  same loss with --recipe=fast     2.4 h  1.8 h to 3.8 h"
+    assert "--recipe=fast is not a GPT-2: no ckpt.pt for nanoGPT" in out
+    found = json.loads(shown(capsys, "--gpu", "4070", "--model", "gpt2", "--json"))
+    assert [round(found["fast_seconds"][name] / 3600, 1) for name in ("low", "expected", "high")] == [1.8, 2.4, 3.8]
+    assert "same loss with" not in shown(capsys, "--gpu", "4070", "--model", "gpt2-medium")
+
+
+def test_fast_side_by_side_is_a_row_where_it_is_known_of_any(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "same loss" not in shown(capsys, "--gpu", "MI300X,2080 Ti", "--model", "gpt2").split("Side by side")[1]
+    out = shown(capsys, "--gpu", "4070,MI300X", "--model", "gpt2")
+    row = next(row for row in out.splitlines() if "same loss with" in row)
+    assert row.replace("\u00a0", " ").split()[-3:] == ["2.4", "h", "–"]
+    assert "RTX 4070: --recipe=fast is not a GPT-2" in out
 
 
 def test_eight_cards_are_a_row_where_they_are_known_of_any(capsys: pytest.CaptureFixture[str]) -> None:

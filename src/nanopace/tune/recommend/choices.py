@@ -56,6 +56,7 @@ class Frame:
     dataset: Dataset
     epochs: float | None
     step_s: float | None
+    fast_s: float | None  # to the same loss with recipe=fast
 
 
 def choices(frame: Frame) -> tuple[tuple[Choice, ...], tuple[float, float]]:
@@ -176,7 +177,7 @@ def _own(frame: Frame) -> list[Choice]:
     if frame.micro.steps:
         knobs.append(Choice("memory", "auto", "memory", {"steps": ", ".join(frame.micro.steps)}))
     if own_kernels(frame.card):
-        knobs.append(Choice("recipe", "gpt2", "recipe", {}))
+        knobs.append(Choice("recipe", "gpt2", "recipe", {"fast_about_s": frame.fast_s}))
     return knobs
 
 

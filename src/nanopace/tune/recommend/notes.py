@@ -8,6 +8,7 @@ from nanopace.tune.divisors import divisors
 from nanopace.tune.recommend.budget import is_short
 from nanopace.tune.recommend.datasets import Dataset
 from nanopace.tune.recommend.recommend import TWO_WEEKS_S, Recommendation
+from nanopace.tune.recommend.with_fast import SOONER
 
 Note = tuple[str, dict[str, object]]
 _EXACT = 10  # passes: below this, a tenth of one matters
@@ -44,8 +45,8 @@ def notes(found: Recommendation) -> list[Note]:
         said.append(("no_bf16" if half else "peak_unknown", {}))
     elif not found.measured:
         said.append(("unmeasured", {}))
+    possible = any(choice.knob == "recipe" for choice in found.knobs)  # our kernels, on this card
     if len(found.rungs) == 2:
-        possible = any(choice.knob == "recipe" for choice in found.knobs)  # on this card
         said.append(("no_kernels_dropout" if possible else "no_kernels", {}))
     elif found.tokens_per_s is not None and found.card_class != "hopper":
         said.append(("kernels_unmeasured", {}))
@@ -64,6 +65,10 @@ def notes(found: Recommendation) -> list[Note]:
     several = len(found.together) > 1
     if found.seconds is not None and found.seconds.expected > TWO_WEEKS_S:
         said.append(("long" if several else "long_alone", {}))
+    if found.fast_seconds is not None:
+        said.append(("fast", {"least": SOONER[0], "most": SOONER[1]}))
+    if possible:
+        said.append(("fast_limits", {}))
     if found.seconds is not None:
         said.append(("energy_unknown" if found.kwh is None else "energy", {}))
     if found.loss is not None:

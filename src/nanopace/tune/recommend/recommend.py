@@ -29,6 +29,7 @@ from nanopace.tune.recommend.micro_batch import (
 )
 from nanopace.tune.recommend.models import NAMED, SMALL, Model, in_vocabulary
 from nanopace.tune.recommend.several_cards import SEVERAL, Together, link_of, together
+from nanopace.tune.recommend.with_fast import fast_seconds
 
 JSON_VERSION = 1
 TWO_WEEKS_S = 14 * 86400.0
@@ -66,6 +67,7 @@ class Recommendation:
     nanogpt_tokens_per_s: Range | None
     step_s: Range | None
     seconds: Range | None
+    fast_seconds: Range | None  # to the same loss with recipe=fast; None unless something comparable was measured
     kwh: Range | None
     together: tuple[Together, ...]
     loss: Range | None
@@ -104,6 +106,7 @@ def recommend(
     law = (model.parameters, trained, min(dataset.tokens or trained, trained), dataset.vocab_size or model.vocab_size)
     loss = expected_loss(*law)
     seconds = None if speed is None else speed.time_of(trained)
+    with_fast = fast_seconds(card, model, micro.sequences, trained, speed, foreign)
     frame = Frame(
         card=card,
         model=model,
@@ -115,6 +118,7 @@ def recommend(
         dataset=dataset,
         epochs=epochs,
         step_s=None if speed is None else budget.per_step / speed.expected,
+        fast_s=None if with_fast is None else with_fast.expected,
     )
     knobs, (own_share, nanogpt_share) = choices(frame)
     return Recommendation(
@@ -147,6 +151,7 @@ def recommend(
         nanogpt_tokens_per_s=foreign,
         step_s=None if speed is None else speed.time_of(budget.per_step),
         seconds=seconds,
+        fast_seconds=with_fast,
         kwh=None if seconds is None or card.tdp_w is None else seconds.times(card.tdp_w / 3.6e6),
         together=(
             Together(1, micro.sequences, accumulation, None, speed, seconds),

@@ -159,6 +159,7 @@ def _speed(found: Recommendation, words: Words, writer: TerminalWriter) -> None:
         (words.text("tokens/s, nanoGPT"), found.nanogpt_tokens_per_s, words.si),
         (words.text("one step"), found.step_s, words.duration),
         (budget, found.seconds, words.duration),
+        (words.text("same loss with --recipe=fast"), found.fast_seconds, words.rough_duration),
         (words.text("energy"), found.kwh, lambda x: words.value("energy_kwh", x)),
         (words.text("validation loss"), found.loss, lambda x: words.number(x, 2)),
         (words.text("perplexity"), found.perplexity, lambda x: words.number(x, 1)),

@@ -31,12 +31,14 @@ def middle(found: Range | None, shown: Shown) -> str:
 def side_by_side(everyone: Sequence[Recommendation], words: Words, writer: TerminalWriter) -> None:
     """As many cards per table as there is room for."""
     most = max(1, (writer.width - _LABELS) // _COLUMN)
+    fast = any(found.fast_seconds is not None for found in everyone)
+    figures = _figures(words, several=_eight(everyone), fast=fast)
     writer.heading(words.text("Side by side"))
     for start in range(0, len(everyone), most):
         if start:
             writer.blank()
         some = everyone[start : start + most]
-        rows = [[name, *(of(found) for found in some)] for name, of in _figures(words, several=_eight(everyone))]
+        rows = [[name, *(of(found) for found in some)] for name, of in figures]
         writer.table(Table(rows, "l" + "r" * len(some), ("", *(words.card(found.card) for found in some))))
 
 
@@ -45,7 +47,7 @@ def _eight(everyone: Sequence[Recommendation]) -> bool:
     return any(found.together[-1].count == _EIGHT for found in everyone)
 
 
-def _figures(words: Words, *, several: bool) -> list[tuple[str, Callable[[Recommendation], str]]]:
+def _figures(words: Words, *, several: bool, fast: bool) -> list[tuple[str, Callable[[Recommendation], str]]]:
     def largest(found: Recommendation) -> str:
         ours = [rung.micro_batch for rung in found.rungs if rung.trainer == "nanopace"]
         return f"{ours[0]} / {max(ours)} / {found.rungs[-1].micro_batch}"
@@ -56,6 +58,9 @@ def _figures(words: Words, *, several: bool) -> list[tuple[str, Callable[[Recomm
     def eight(found: Recommendation) -> str:
         last = found.together[-1]
         return middle(last.seconds if last.count == _EIGHT else None, words.duration)
+
+    def with_fast(found: Recommendation) -> str:
+        return middle(found.fast_seconds, words.rough_duration)
 
     return [
         (words.text("memory"), lambda found: words.size(found.memory_gb)),
@@ -68,6 +73,7 @@ def _figures(words: Words, *, several: bool) -> list[tuple[str, Callable[[Recomm
         (words.text("one step"), lambda found: middle(found.step_s, words.duration)),
         (words.text("tokens"), lambda found: words.si(found.tokens, digits=2)),
         (words.text("time"), lambda found: middle(found.seconds, words.duration)),
+        *([(words.text("same loss with --recipe=fast"), with_fast)] if fast else []),
         *([(words.text("8 cards"), eight)] if several else []),
         (words.text("energy"), lambda found: middle(found.kwh, kwh)),
         (words.text("validation loss"), lambda found: middle(found.loss, lambda x: words.number(x, 2))),
