@@ -110,7 +110,8 @@ def sdist(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The unpacked sdist."""
     (path,) = built.glob("*.tar.gz")
     with tarfile.open(path) as archive:
-        archive.extractall(folder := tmp_path_factory.mktemp("sdist"), filter="data")
+        safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python 3.11 has it since 3.11.4
+        archive.extractall(folder := tmp_path_factory.mktemp("sdist"), **safely)  # type: ignore[arg-type]
     (unpacked,) = folder.iterdir()
     return unpacked
 
