@@ -105,10 +105,11 @@ def fused_peak_bytes(
         beside = more = 0
     kept = kept_numbers(steps, recipe)
     again = ALL_KEPT - kept  # what the last layer recomputes exists during its backward pass
-    at_the_head = 3 * stream + 2 * rows_at_a_time(batch_size * block_size, vocab_size) * vocab_size
+    logits = rows_at_a_time(batch_size * block_size, vocab_size) * vocab_size
+    at_the_head = 3 * stream + 2 * logits
     if fp8:  # as if fp8 sped up all products after norms
         state += 14 * n_layer * n_embd**2 + 2 * table
-        at_the_head += stream // 2 + rows_at_a_time(batch_size * block_size, vocab_size) * vocab_size
+        at_the_head += stream // 2 + logits
         more += 2  # the gradient into the MLP in 8 bits
     going_back = (6 + more + min(again, 8)) * stream
     return state + (n_layer * kept + beside) * stream + max(at_the_head, going_back) + _OWN_WORKSPACE

@@ -229,7 +229,7 @@ def test_what_the_model_cannot_do_there(opened: Opened) -> None:
     past = model(tokens[:, :4]).past_key_values
     with pytest.raises(ValueError, match=r"attention_mask must have the shape \(3, 5\)"):
         model(tokens[:, 4:5], past_key_values=past, attention_mask=torch.ones(3, 1))
-    with pytest.raises(NotImplementedError, match="cannot be resized"):
+    with pytest.raises(ValueError, match="cannot be resized"):
         model.resize_token_embeddings(70)
 
 

@@ -23,15 +23,7 @@ from nanopace.train.kernels.norm import rms_norm, rms_norm_backward
 from nanopace.train.kernels.own_value import without_own, without_own_backward
 from nanopace.train.kernels.rotary import Angles, qk_norm_rope, qk_norm_rope_backward, shifted_keys
 from nanopace.train.kernels.value_embeddings import add_value_embeddings, add_value_embeddings_backward
-from nanopace.train.models.fast import (
-    CAP,
-    SHARPNESS,
-    FastBlock,
-    FastGPT,
-    rope_angles,
-    shifts_keys,
-    value_tables,
-)
+from nanopace.train.models.fast import CAP, SHARPNESS, FastBlock, FastGPT, rope_angles, shifts_keys, value_tables
 
 
 class FusedFastGPT(Fused):
@@ -79,7 +71,9 @@ class FusedFastGPT(Fused):
             return rows_of(attention.out)
         return without_own(attention.out.detach(), attention.packed, layer.own_share.detach())
 
-    def _backward_attention(self, layer: Layer, saved: Activations, d_x: Tensor, tokens: Tensor, scale: Tensor) -> None:
+    def _backward_attention(
+        self, layer: Layer, saved: Activations, d_x: Tensor, tokens: Tensor, scale: Tensor | None
+    ) -> None:
         attention = saved.attention or self._attend(layer, layer.qkv.product(saved.y_1), tokens)
         packed, q_k_v, out, factors = attention
         assert factors is not None

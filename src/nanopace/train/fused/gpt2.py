@@ -65,7 +65,7 @@ class FusedGPT(Fused):
         saved: Activations,
         d_x: Tensor,
         tokens: Tensor,
-        scale: Tensor,  # noqa: ARG002
+        scale: Tensor | None,  # noqa: ARG002
     ) -> None:
         attention = saved.attention or self._attend(layer, layer.qkv.product(saved.y_1), tokens)
         out = attention.out

@@ -65,9 +65,9 @@ class Matrix:
             return None
         return torch.empty((rows, len(self.copy)), device=self.copy.device, dtype=FP8_GRADIENT)
 
-    def input_gradient(self, d: Tensor, d8: Tensor | None, scale: Tensor) -> Tensor:
+    def input_gradient(self, d: Tensor, d8: Tensor | None, scale: Tensor | None) -> Tensor:
         """d W; in 8 bits if `d8` is given: d divided by `scale`."""
-        if d8 is None:
+        if d8 is None or scale is None:
             return torch.mm(d, self.copy)
         assert self.fp8_weight is not None
         return self.fp8_weight.input_gradient(d8, scale)

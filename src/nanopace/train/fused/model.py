@@ -100,6 +100,7 @@ class Fused(ABC):
         """Called once the weights have gradients, because the matrices use them."""
         self._layers, self._head = layers, head
         self._matrices = [*(each for layer in layers for each in layer.matrices), head]
+        self._fp8_backward = any(each.fp8_weight is not None for each in self._matrices)
         self.refresh_copies()
 
     def refresh_copies(self) -> None:
@@ -143,7 +144,7 @@ class Fused(ABC):
             self.release.begin_step(loss)
         d_x = self._norm.backward(d_y, y, factor, None)
         del y, d_y
-        scale = share / (targets >= 0).sum() / GRADIENT_SCALE  # of gradients in 8 bits
+        scale = share / (targets >= 0).sum() / GRADIENT_SCALE if self._fp8_backward else None  # of gradients in 8 bits
         for layer in reversed(self._layers):
             self._backward(layer, saved.pop(), d_x, tokens, scale)
             if self.release is not None:
@@ -184,12 +185,12 @@ class Fused(ABC):
             None if ("hidden" if self._relu2 else "activation") in self._recompute else g,
         )
 
-    def _backward(self, layer: Layer, saved: Activations, d_x: Tensor, tokens: Tensor, scale: Tensor) -> None:
+    def _backward(self, layer: Layer, saved: Activations, d_x: Tensor, tokens: Tensor, scale: Tensor | None) -> None:
         """Add this layer's part of the gradient to d_x."""
         self._backward_mlp(layer, saved, d_x, scale)
         self._backward_attention(layer, saved, d_x, tokens, scale)
 
-    def _backward_mlp(self, layer: Layer, saved: Activations, d_x: Tensor, scale: Tensor) -> None:
+    def _backward_mlp(self, layer: Layer, saved: Activations, d_x: Tensor, scale: Tensor | None) -> None:
         h, g = saved.h, saved.g
         if h is None and g is None:
             hidden = layer.mlp_fc.product(saved.y_2)
@@ -223,7 +224,9 @@ class Fused(ABC):
         return rows_of(attention.out)
 
     @abstractmethod
-    def _backward_attention(self, layer: Layer, saved: Activations, d_x: Tensor, tokens: Tensor, scale: Tensor) -> None:
+    def _backward_attention(
+        self, layer: Layer, saved: Activations, d_x: Tensor, tokens: Tensor, scale: Tensor | None
+    ) -> None:
         """Add attention's part of the gradient to d_x."""
 
 

@@ -31,7 +31,7 @@ LARGEST = 448.0  # value that FP8 can hold
 FP8_GRADIENT = torch.float8_e5m2  # less precise, but it spans 32 powers of two
 PRODUCTS = ("qkv", "into", "head")  # queries, keys and values; into the MLP; logits
 # Gradients inside the model, relative to a token's share of the loss, times this: 56 is the largest they can be, and
-# below 6e-8, they lose precision. Most are around 1e-3.
+# below 6e-8, they lose precision.
 GRADIENT_SCALE = 1024.0
 _SMALLEST = 1e-12  # lower bound of a matrix's largest value: avoids 0 / 0
 _WORTH_IT = 1.05  # times the speed of bfloat16: below that, casting the weights may cost more than it gains
@@ -50,7 +50,7 @@ class Fp8Weight:
 
     def __init__(self, matrix: Tensor, *, transposed: bool = False) -> None:
         self._values = torch.empty_like(matrix, dtype=FP8)
-        self._transposed = torch.empty_like(self._values.t().contiguous()) if transposed else None
+        self._transposed = self._values.new_empty(self._values.t().shape) if transposed else None
         self._scale = torch.ones((), device=matrix.device)  # matrix = scale times values
         self._norm_scale = torch.full((), 1 / scale_after_norm(matrix.size(1)), device=matrix.device)
 

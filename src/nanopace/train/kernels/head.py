@@ -52,8 +52,9 @@ def head_gradients(
     losses = torch.empty(len(x), device=x.device, dtype=torch.float32)
     counted = (targets >= 0).sum()
     d_x = torch.empty_like(x)
+    scale = None if weight8 is None else share / counted / _UNIT
     for some in _chunks(x, weight):
-        if x8 is None or weight8 is None:
+        if x8 is None or weight8 is None or scale is None:
             logits = torch.mm(x[some], weight.t())
             cross_entropy(logits, targets[some], losses[some], counted, share, cap)
             torch.mm(logits, weight, out=d_x[some])
@@ -61,7 +62,7 @@ def head_gradients(
             logits = weight8.product(x8[some])
             d8 = torch.empty_like(logits, dtype=FP8_GRADIENT)
             cross_entropy(logits, targets[some], losses[some], counted, share, cap, d8)
-            d_x[some] = weight8.input_gradient(d8, share / counted / _UNIT)
+            d_x[some] = weight8.input_gradient(d8, scale)
             del d8
         addmm_(gradient, logits.t(), x[some])
         del logits  # before allocating the next ones

@@ -10,7 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nanopace.train.kernels.rows import block_of, programs, warps_of
+from nanopace.train.kernels.rows import programs, tile_of
+from nanopace.train.kernels.value_embeddings import tile
 from nanopace.train.models.fast import without_own_value
 
 EPSILON = 1e-6
@@ -35,11 +36,7 @@ def without_own(out: Tensor, packed: Tensor, share: Tensor) -> Tensor:
         *out.stride()[:3],
         length,
         EPSILON,
-        HEADS=heads,
-        HEAD=head,
-        ROWS=block_of(heads),
-        COLUMNS=block_of(head),
-        num_warps=warps_of(heads * head),
+        **tile_of(heads, head),
     )
     return rows
 
@@ -63,11 +60,7 @@ def without_own_backward(
         length,
         len(d_rows),
         EPSILON,
-        HEADS=heads,
-        HEAD=head,
-        ROWS=block_of(heads),
-        COLUMNS=block_of(head),
-        num_warps=warps_of(heads * head),
+        **tile_of(heads, head),
     )
     return rows, d_values
 
@@ -79,10 +72,7 @@ def _without_own_forward(
 ):  # fmt: skip
     token = tl.program_id(0).to(tl.int64)
     width: tl.constexpr = HEADS * HEAD
-    head = tl.arange(0, ROWS)
-    column = tl.arange(0, COLUMNS)
-    inside = (head[:, None] < HEADS) & (column[None, :] < HEAD)
-    at = head[:, None] * HEAD + column[None, :]
+    head, column, inside, at = tile(HEADS, HEAD, ROWS, COLUMNS)
     from_out = out + (token // length) * of_sequence + (token % length) * of_token
     y = tl.load(from_out + head[:, None] * of_head + column[None, :], inside, 0.0).to(tl.float32)
     v = tl.load(packed + token * (3 * width) + 2 * width + at, inside, 0.0).to(tl.float32)
@@ -98,10 +88,7 @@ def _without_own_backward(
 ):  # fmt: skip
     """Each program takes every n-th row, so that it can sum the shares' gradients before writing them."""
     width: tl.constexpr = HEADS * HEAD
-    head = tl.arange(0, ROWS)
-    column = tl.arange(0, COLUMNS)
-    inside = (head[:, None] < HEADS) & (column[None, :] < HEAD)
-    at = head[:, None] * HEAD + column[None, :]
+    head, column, inside, at = tile(HEADS, HEAD, ROWS, COLUMNS)
     s = (2 * tl.sigmoid(2 * tl.load(share + head, head < HEADS, 0.0).to(tl.float32)) - 1)[:, None]
     wide = tl.zeros([ROWS, COLUMNS], tl.int64)  # rows times width can exceed 32 bits
     total = tl.zeros([ROWS], tl.float32)

@@ -21,6 +21,12 @@ def warps_of(width: int) -> int:
     return max(1, min(16, block_of(width) // 256))
 
 
+def tile_of(heads: int, head: int) -> dict[str, int]:
+    """The options of a kernel that loads all heads of a token as one tile: see value_embeddings.py's `tile`."""
+    sizes = {"HEADS": heads, "HEAD": head, "ROWS": block_of(heads), "COLUMNS": block_of(head)}
+    return {**sizes, "num_warps": warps_of(heads * head)}
+
+
 def stages_of(width: int, *tensors: Tensor | None) -> int:
     """How many rows of these tensors a loop may have in flight. All but the current one wait in shared memory, so wide
     rows get fewer."""

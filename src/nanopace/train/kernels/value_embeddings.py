@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nanopace.train.kernels.rows import block_of, programs, warps_of
+from nanopace.train.kernels.rows import block_of, programs, tile_of, warps_of
 
 
 def plain_add_value_embeddings(packed: Tensor, tokens: Tensor, table: Tensor, gate: Tensor) -> Tensor:
@@ -43,7 +43,6 @@ def add_value_embeddings_backward(
 ) -> None:
     """Add to the gradients of table and gate; the gradient of the rows is unchanged."""
     rows, width = len(d_packed), table.size(1)
-    head = width // len(gate)  # values per head
     _add_value_embeddings_backward[(programs(d_packed.device, rows),)](
         d_packed,
         tokens,
@@ -54,12 +53,17 @@ def add_value_embeddings_backward(
         tokens.stride(0),
         tokens.size(1),
         rows,
-        HEADS=len(gate),
-        HEAD=head,
-        ROWS=block_of(len(gate)),
-        COLUMNS=block_of(head),
-        num_warps=warps_of(width),
+        **tile_of(len(gate), width // len(gate)),
     )
+
+
+@triton.jit
+def tile(HEADS: tl.constexpr, HEAD: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """The numbers of heads and columns, which pairs of them exist, and where each is in a token's row."""
+    head = tl.arange(0, ROWS)
+    column = tl.arange(0, COLUMNS)
+    inside = (head[:, None] < HEADS) & (column[None, :] < HEAD)
+    return head, column, inside, head[:, None] * HEAD + column[None, :]
 
 
 @triton.jit
@@ -83,10 +87,7 @@ def _add_value_embeddings_backward(
 ):  # fmt: skip
     """Each program takes every n-th row, so that it can sum the gates' gradients before writing them."""
     width: tl.constexpr = HEADS * HEAD
-    head = tl.arange(0, ROWS)
-    column = tl.arange(0, COLUMNS)
-    inside = (head[:, None] < HEADS) & (column[None, :] < HEAD)
-    at = head[:, None] * HEAD + column[None, :]
+    head, _, inside, at = tile(HEADS, HEAD, ROWS, COLUMNS)
     share = tl.load(gate + head, head < HEADS, 0.0)[:, None]
     wide = tl.zeros([ROWS, COLUMNS], tl.int64)  # rows times width can exceed 32 bits
     total = tl.zeros([ROWS, COLUMNS], tl.float32)

@@ -192,8 +192,8 @@ class NanopaceFastForCausalLM(PreTrainedModel, GenerationMixin):
     def get_output_embeddings(self):
         return self.lm_head
 
-    def resize_token_embeddings(self, *args, **kwargs):
-        raise NotImplementedError("this model also has value embeddings, so its vocabulary cannot be resized")
+    def resize_token_embeddings(self, *_, **__):
+        raise ValueError("this model also has value embeddings, so its vocabulary cannot be resized")
 
     @can_return_tuple
     def forward(
