@@ -107,7 +107,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 # Prefixes of tests that nearly all train, or start processes or a browser; others are marked individually.
 SLOW = (
     *("browser/", "frozen/", "nanogpt_readme/", "power/"),
-    *("train/test_", "train/fused/", "train/loop/", "train/kernels/test_targets.py", "train/models/test_recipes.py"),
+    *("train/test_", "train/fused/", "train/loop/", "train/kernels/test_targets.py", "train/models/test_recipe"),
     *(f"train/checkpoint/test_{name}.py" for name in ("best", "choose", "disk", "kill", "lock", "run_dir")),
     *("train/checkpoint/test_two_trainings.py", "train/plan/test_changed_settings.py"),
     *(f"train/formats/test_{name}" for name in ("nanogpt_run", "huggingface", "foreign_files")),
