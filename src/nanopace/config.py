@@ -180,7 +180,7 @@ class TrainConfig:
         False,
         "machine",
         "speed",
-        "some matrix products in 8 bits, where that is faster on the card; recipe=fast does so by itself",
+        "some matrix products in 8 bits, where that is faster on the card; on by default with recipe=fast",
     )
     memory: str = _own(
         "auto",

@@ -68,7 +68,7 @@ def test_a_run_that_is_extended_learns_on_at_full_rates(shared_corpus: Path, tmp
     _, before = run(shared_corpus, tmp_path / "out", max_iters=30)
     outcome, after = resume(tmp_path / "out", max_iters=80, always_save_checkpoint=False)
     assert outcome.iteration == 81
-    said = "with max_iters 80 instead of 30, the rates fall from step 40 on; until then they are at their maximum"
+    said = "max_iters is now 80 instead of 30; the learning rate is at its maximum until step 40, then it falls"
     assert said in " ".join(after.all("note"))
     rates = {event.iteration: event.lr for event in (*before.all("step"), *after.all("step"))}
     assert rates[30] < 0.1 * 2e-3
@@ -77,7 +77,7 @@ def test_a_run_that_is_extended_learns_on_at_full_rates(shared_corpus: Path, tmp
     last = min(before.losses.values())
     assert max(after.losses.values()) - last < last - min(after.losses.values())
     _, later = resume(tmp_path / "out", max_iters=82)  # they have long begun to fall
-    assert "the rates fall" not in " ".join(later.all("note"))
+    assert "learning rate" not in " ".join(later.all("note"))
 
 
 def test_a_run_keeps_its_recipe(trained: Path, shared_corpus: Path, tmp_path: Path) -> None:

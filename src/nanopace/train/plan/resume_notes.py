@@ -46,8 +46,8 @@ def _note_on_rates(saved: Saved, given: Mapping[str, Value]) -> list[str]:
         return []
     return [
         Message(
-            "{path}: with max_iters {steps:,} instead of {before:,}, the rates fall from step {falling:,} on; until "
-            "then they are at their maximum",
+            "{path}: max_iters is now {steps:,} instead of {before:,}; the learning rate is at its maximum until step "
+            "{falling:,}, then it falls",
             path=saved.path,
             steps=steps,
             before=before,
