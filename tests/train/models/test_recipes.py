@@ -56,6 +56,7 @@ def test_a_resumed_run_is_the_same_run(shared_corpus: Path, tmp_path: Path) -> N
     ended, after = resume(tmp_path / "cut")
     assert (ended.reason, ended.iteration) == ("finished", 21)
     assert {**before.losses, **after.losses} == whole.losses
+    assert "max_iters" not in " ".join(after.all("note"))  # it is as long as before
     for name in ("model.safetensors", "optimizer.safetensors"):
         a, b = (load_file(tmp_path / out / "checkpoints" / "step-00000021" / name) for out in ("whole", "cut"))
         assert a.keys() == b.keys()
