@@ -77,7 +77,7 @@ def test_the_way_back_is_its_twin_s(
 def test_a_row_of_equal_values_is_no_division_by_0(draw: Draw) -> None:
     x = torch.full_like(draw(2, 24), 5.0)
     y, factor = layer_norm(x)
-    assert y.count_nonzero() == 0
+    assert y.abs().max() < 1e-3  # 0 if the mean is exact; a card divides to within two units in the last place
     assert torch.isfinite(layer_norm_backward(draw(2, 24), y, factor, None)).all()
 
 
