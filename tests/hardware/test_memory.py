@@ -10,7 +10,7 @@ from nanopace.memory_ladder import MEMORY_STEPS
 GPT2 = (12, 768, 50304, 1024)
 
 
-# nanoGPT's train.py on one H200 (docs/experiments/memory.md). Its model in a bare loop takes less: 5.6 with 8 sequences.
+# nanoGPT's train.py on one H200 (docs/experiments/memory.md). In a bare loop its model takes less: 5.6 with 8.
 @pytest.mark.parametrize(("sequences", "gib"), [(0, 2.25), (4, 4.68), (8, 7.12), (12, 9.54), (16, 11.98), (32, 21.74)])
 def test_the_measured_peaks(sequences: int, gib: float) -> None:
     assert peak_bytes(*GPT2, sequences) / GIB == pytest.approx(gib, abs=0.1)
