@@ -53,7 +53,7 @@ _CAPPED_WATTS = 150
 
 def card_class(card: Card) -> CardClass:
     """The class whose shares a card gets."""
-    if not card.arch:
+    if not card.arch or card.arch == "Apple":  # of which no peak is known but one given by hand
         return _GIVEN
     if card.compute.startswith("gfx"):
         return _AMD

@@ -50,8 +50,8 @@ def own_kernels(card: Card) -> bool:
 
 def training_peak(card: Card) -> Peak | None:
     """The peak in the number format that a run should use; None if it is unknown. Apple's GPUs train in float32, and
-    nobody has measured how much of their peak they reach."""
-    return None if card.arch == "Apple" else card.peak_for()
+    nobody has measured how much of their peak they reach: only one given by hand counts."""
+    return None if card.arch == "Apple" and card.bf16_tflops is None else card.peak_for()
 
 
 def trainer_on(card: Card, trainer: str) -> Trainer:

@@ -195,6 +195,18 @@ def test_every_card_has_an_answer_for_shakespeare(card: Card, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(
+    ("card", "precision"), [("T4", "fp16"), ("P100", "fp32"), ("4070", "bf16"), ("M2 Max", "bf16")]
+)
+def test_a_peak_given_by_hand_is_that_of_the_card_s_format(
+    card: str, precision: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("--gpu", card, "--model", "gpt2", "--peak-tflops", "40", "--memory", "20", "--json")
+    found = json.loads(shown(capsys, *asked))
+    assert (found["peak_tflops"], found["precision"], found["memory_gb"]) == (40, precision, 20)
+    assert found["tokens_per_s"] is not None
+
+
+@pytest.mark.parametrize(
     ("language", "half", "single"),
     [
         ("en", "This card has no bf16: these figures are for float16.", "these figures are for float32."),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nanopace.config import KNOBS, TrainConfig
 from nanopace.errors import UsageError
 from nanopace.hardware.cards import Card, all_cards, find_card
-from nanopace.hardware.memory import climb, fused_peak_bytes, usable_bytes
+from nanopace.hardware.memory import climb, fused_peak_bytes, largest_micro_batch, peak_bytes, usable_bytes
 from nanopace.hardware.speed import launch_seconds, token_seconds
 from nanopace.memory_ladder import MEMORY_STEPS
 from nanopace.tune.recommend.choices import learning_rate
@@ -273,6 +273,17 @@ def test_our_kernels_are_not_promised_to_cards_without_bf16(card: Card) -> None:
     assert not {"recipe", "memory"} & {choice.knob for choice in found.knobs}
     assert knob(found, "dtype") == {"fp16": "float16", "fp32": "float32"}[str(found.precision)]
     assert found.tokens_per_s is not None
+
+
+@pytest.mark.parametrize(
+    ("card", "compiled", "single"),
+    [("P100", False, True), ("1660 SUPER", True, True), ("T4", True, False), ("M2 Max", False, True)],
+)
+def test_memory_is_that_of_the_number_format_and_of_what_is_compiled(card: str, compiled: bool, single: bool) -> None:
+    found, size = recommend(find_card(card), NAMED["gpt2"]), NAMED["gpt2"].size
+    assert found.memory_bytes == peak_bytes(*size, found.batch_size, compiled=compiled, single=single)
+    largest = largest_micro_batch(*size, found.memory_gb, compiled, single=single)
+    assert [rung.micro_batch for rung in found.rungs] == [largest, largest]
 
 
 @pytest.mark.parametrize(("card", "slower"), [("A100-SXM4-40GB", True), ("4070", False), ("V100-SXM2-32GB", False)])
