@@ -5,7 +5,7 @@ one card, the speeds of that card are expected with them, and the differences ar
 has nothing to predict it from; it is listed, but not in the totals. The last table is the points that are not used, and
 how far off they are if they can be predicted at all.
 
-    python bench/recommend.py              # ten seconds
+    python bench/recommend.py              # half a minute
     python bench/recommend.py --fit        # only the constants of the fit, next to those in nanopace
     python bench/recommend.py --measured   # only the table in docs/recommend.md: our own points
 """
@@ -13,9 +13,9 @@ how far off they are if they can be predicted at all.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nanopace.errors import CardError
 from nanopace.hardware.card_classes import CLASSES, CardClass, card_class
@@ -25,6 +25,7 @@ from nanopace.hardware.trainers import FP8_PRODUCTS, TRAINERS
 from speed_fit import FITTED_AS, START, expected, fit
 
 CLOSE = 0.15
+_LATER = {"nanogpt_early": "nanogpt"}
 HEADINGS = (
     "card", "trainer", "model", "sequences", "ladder", "expected tokens/s", "range", "measured", "difference", "source",
 )  # fmt: skip
@@ -73,6 +74,10 @@ def main() -> None:
         rows += [_counted(f"trainer {name}", [each for each in counted if each.point.trainer == name])]
     rows.append(_counted("nanopace, without its H200", ours, apart=True))
     _table(("points", "cards", "count", f"within {CLOSE:.0%}", "inside the range"), rows)
+    print("\nWithout the two choices that were made after seeing differences:\n")
+    _table(
+        ("points", "cards", "count", f"within {CLOSE:.0%}", "inside the range"), list(_without_hindsight(points, alone))
+    )
     print("\nFarthest off:\n")
     far = sorted((each for each in others if not each.close), key=lambda each: each.off)
     _table(("card", "trainer", "model", "sequences", "difference"), [_far(each) for each in far])
@@ -90,6 +95,20 @@ def left_out_in_turn(points: Sequence[Point], constants: dict[str, float]) -> li
                 off = point.tokens_per_s / expected(point, others) - 1
                 judged.append(Judged(point, card_class(find_card(point.card)), off))
     return judged
+
+
+def _without_hindsight(points: Sequence[Point], alone: set[str]) -> Iterator[tuple[str, ...]]:
+    """If early logs of nanoGPT were no trainer of their own, and the points of autoresearch were used."""
+    more = [replace(point, left_out="") for point in published_points() if "(autoresearch)" in point.source]
+    merged = [replace(each, trainer=_LATER.get(each.trainer, each.trainer)) for each in points]
+    choices = {
+        "with autoresearch": [*points, *more],
+        "with one nanoGPT": merged,
+        "with both": [*merged, *more],
+    }
+    for name, used in choices.items():
+        judged = [each for each in left_out_in_turn(used, fit(used)) if each.point.trainer != "nanopace"]
+        yield _counted(name, [each for each in judged if _of(each) not in alone])
 
 
 def _card(point: Point) -> str:
@@ -146,7 +165,7 @@ def _row(point: Point) -> tuple[str, ...]:
     assert expected_range is not None
     return (
         point.card,
-        {"nanogpt": "nanoGPT", "nanogpt_old_torch": "nanoGPT, torch before 2.4"}.get(point.trainer, point.trainer),
+        {"nanogpt": "nanoGPT", "nanogpt_early": "nanoGPT, up to May 2024"}.get(point.trainer, point.trainer),
         f"{point.n_layer} x {point.n_embd}",
         str(point.batch_size),
         ", ".join(point.steps),

@@ -31,7 +31,7 @@ START = {
     "share amd": 0.35,
     "bandwidth server": 0.5,
     "bytes nanogpt": 150.0,  # 146 by a profile
-    "bytes nanogpt_old_torch": 300.0,
+    "bytes nanogpt_early": 300.0,
     "bytes nanopace": 80.0,  # 77 by a profile
     "bytes llm.c": 100.0,
     "bytes languini": 400.0,

@@ -49,11 +49,25 @@ def test_classes_that_nobody_measured_are_wider() -> None:
         assert kind.above / kind.below > widest_known
 
 
-# Published by others. Before, an RTX 5090 was expected to be 29% slower, an A100 40 GB 30% faster than that.
 def test_an_rtx_5090_and_an_a100_of_40_gb() -> None:
+    """Published by others; the micro-batch of the RTX 5090 is not, so 32 is assumed."""
     assert rate("5090", 32, 16, trainer="llm.c") == pytest.approx(195_600, rel=0.15)
-    assert rate("A100-SXM4-40GB", 12, 5, trainer="nanogpt_old_torch") == pytest.approx(109_227, rel=0.15)
-    assert rate("A100-PCIE-40GB", 32, 1, trainer="nanogpt_old_torch") == pytest.approx(115_000, rel=0.15)
+    assert rate("A100-SXM4-40GB", 12, 5, trainer="nanogpt_early") == pytest.approx(109_227, rel=0.15)
+    assert rate("A100-PCIE-40GB", 32, 1, trainer="nanogpt_early") == pytest.approx(115_000, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "measured"), [("A100-SXM4-40GB", (12, 5), 109_227), ("A100-PCIE-40GB", (32, 1), 115_000)]
+)
+def test_the_range_of_nanogpt_reaches_down_to_early_logs(name: str, batch: tuple[int, int], measured: float) -> None:
+    """They are far below the middle, and nobody knows whether torch or the card is the reason."""
+    found, early = (pace(find_card(name), *GPT2, *batch, trainer=each) for each in ("nanogpt", "nanogpt_early"))
+    assert found is not None
+    assert early is not None
+    assert found.low == early.low < measured < 0.75 * found.expected
+    later = pace(find_card("4070"), *GPT2, *batch, trainer="nanogpt")
+    assert later is not None
+    assert later.low == pytest.approx(0.78 * later.expected)  # there are later logs of GeForce cards
 
 
 @pytest.mark.parametrize("name", ["M2 Max", "5090 laptop", "GB10", "M4"])

@@ -61,7 +61,7 @@ def test_four_of_five_are_within_15_per_cent_and_nine_of_ten_in_their_range() ->
     assert sum(inside) >= 0.9 * len(points)
 
 
-@pytest.mark.parametrize("trainer", ["llm.c", "llm.q", "nanochat", "nanogpt_old_torch"])
+@pytest.mark.parametrize("trainer", ["llm.c", "llm.q", "nanochat", "nanogpt_early"])
 def test_each_trainer_is_met_by_its_own_points(trainer: str) -> None:
     """So that the constants of one trainer are not those of another."""
     points = [point for point in (*USED, *OURS) if point.trainer == trainer]

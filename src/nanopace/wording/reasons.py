@@ -97,7 +97,9 @@ NOTES: Mapping[str, Sentence] = {
         "Our kernels were only measured on an H200. Their gain over nanoGPT here is computed; the range starts at no "
         "gain."
     ),
-    "old_torch": say("With a torch older than 2.4, nanoGPT is slower on such cards: about {tokens_per_s} tokens/s."),
+    "early_logs": say(
+        "nanoGPT's logs up to May 2024 are slower on such cards, about {tokens_per_s} tokens/s; it is not known why."
+    ),
     "nanogpt_smaller": say(
         "This micro-batch does not fit with nanoGPT: use batch_size={batch} and "
         "gradient_accumulation_steps={accumulation} there."

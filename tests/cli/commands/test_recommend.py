@@ -106,7 +106,7 @@ KEYS = [
         "nanogpt_fits",
         "tokens_per_s",
         "nanogpt_tokens_per_s",
-        "nanogpt_old_torch_tokens_per_s",
+        "nanogpt_early_tokens_per_s",
         "step_s",
         "seconds",
         "fast_seconds",

@@ -11,7 +11,7 @@ from nanopace.tune.recommend.recommend import TWO_WEEKS_S, Recommendation
 from nanopace.tune.recommend.with_fast import SOONER
 
 Note = tuple[str, dict[str, object]]
-_MUCH_SLOWER = 0.8  # than with today's torch
+_MUCH_SLOWER = 0.8  # than later logs
 _EXACT = 10  # passes: below this, a tenth of one matters
 _OTHER_FORMATS = {"fp16": "figures_fp16", "fp32": "figures_fp32"}
 _NO_LOSS = {
@@ -55,9 +55,9 @@ def notes(found: Recommendation) -> list[Note]:
         said.append(("no_kernels_dropout" if possible else "no_kernels", {}))
     elif found.tokens_per_s is not None and found.card_class != "hopper":
         said.append(("kernels_unmeasured", {}))
-    theirs, old = found.nanogpt_tokens_per_s, found.nanogpt_old_torch_tokens_per_s
+    theirs, old = found.nanogpt_tokens_per_s, found.nanogpt_early_tokens_per_s
     if theirs is not None and old is not None and old.expected < _MUCH_SLOWER * theirs.expected:
-        said.append(("old_torch", {"tokens_per_s": old.expected}))
+        said.append(("early_logs", {"tokens_per_s": old.expected}))
     if not keeps_gradients(found.ladder):
         said.append(("released", {}))
     largest = found.rungs[-1].micro_batch

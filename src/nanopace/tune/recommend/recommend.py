@@ -68,7 +68,7 @@ class Recommendation:
     nanogpt_fits: bool  # with the same micro-batch
     tokens_per_s: Range | None
     nanogpt_tokens_per_s: Range | None
-    nanogpt_old_torch_tokens_per_s: Range | None  # with torch 2.0 to 2.3, for comparison with old logs
+    nanogpt_early_tokens_per_s: Range | None  # as in logs up to May 2024
     step_s: Range | None
     seconds: Range | None
     fast_seconds: Range | None  # to the same loss with recipe=fast; None unless something comparable was measured
@@ -107,7 +107,7 @@ def recommend(
     most_in_nanogpt = found_rungs[-1].micro_batch
     in_nanogpt = most_in_nanogpt >= micro.sequences
     foreign = pace(card, *model.size, micro.sequences, accumulation, trainer="nanogpt") if in_nanogpt else None
-    old = pace(card, *model.size, micro.sequences, accumulation, trainer="nanogpt_old_torch") if in_nanogpt else None
+    old = pace(card, *model.size, micro.sequences, accumulation, trainer="nanogpt_early") if in_nanogpt else None
     law = (model.parameters, trained, min(dataset.tokens or trained, trained), dataset.vocab_size or model.vocab_size)
     loss = expected_loss(*law)
     seconds = None if speed is None else speed.time_of(trained)
@@ -156,7 +156,7 @@ def recommend(
         nanogpt_fits=in_nanogpt,
         tokens_per_s=speed,
         nanogpt_tokens_per_s=foreign,
-        nanogpt_old_torch_tokens_per_s=old,
+        nanogpt_early_tokens_per_s=old,
         step_s=None if speed is None else speed.time_of(budget.per_step),
         seconds=seconds,
         fast_seconds=with_fast,
