@@ -1,5 +1,5 @@
 # gpt2, 123.6M parameters, on one RTX 4070 (12 GB): nanopace recommend.
-# Expected: 63.4k tokens/s (46.1k to 74.8k), 10.8 h in all (9.2 h to 14.9 h).
+# Expected: 54.1k tokens/s (38.9k to 65.9k), 12.7 h in all (10.4 h to 17.7 h).
 # Final loss on web text: about 3.52 (3.37 to 3.67).
 out_dir = "out-gpt2"  # checkpoints and the ledger go here
 eval_interval = 200  # 23 evaluations over the run, in 1% of its time at most
@@ -7,7 +7,7 @@ eval_iters = 49  # 401.4k tokens per split: more precision would not help
 log_interval = 10  # divides eval_interval, so the log shows every evaluation
 dataset = "fineweb-edu"  # the folder under data/; nanopace prepare creates it
 gradient_accumulation_steps = 64  # 524,288 tokens per step, however small the micro-batch
-batch_size = 8  # the smallest within 2% of the fastest that fits; kernel launches take 2.1% of the time at any size
+batch_size = 8  # the smallest within 2% of the fastest that fits; kernel launches take 1.8% of the time at any size
 block_size = 1024  # tokens the model sees at once
 n_layer = 12  # 123.6M parameters in all
 n_head = 12  # 64 wide each
@@ -25,5 +25,5 @@ grad_clip = 1.0  # against the odd bad batch
 dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
 # nanopace's own settings, which nanoGPT ignores:
-save_interval = 200  # at most 27 min 33 s of work is lost if the run stops; written in the background
-recipe = "gpt2"  # same as nanoGPT; 'fast' should reach the same loss in about 2.4 h (extrapolated), but is not a GPT-2
+save_interval = 100  # at most 16 min 10 s of work is lost if the run stops; written in the background
+recipe = "gpt2"  # same as nanoGPT; 'fast' should reach the same loss in about 2.7 h (extrapolated), but is not a GPT-2

@@ -1,5 +1,5 @@
 # gpt2, 123.6M parameters, on one RTX 4080 (16 GB): nanopace recommend.
-# Expected: 90.2k tokens/s (65.7k to 106.5k), 7.6 h in all (6.4 h to 10.5 h).
+# Expected: 87.9k tokens/s (62.7k to 107.2k), 7.8 h in all (6.4 h to 11.0 h).
 # Final loss on web text: about 3.52 (3.37 to 3.67).
 out_dir = "out-gpt2"  # checkpoints and the ledger go here
 eval_interval = 200  # 23 evaluations over the run, in 1% of its time at most
@@ -7,7 +7,7 @@ eval_iters = 24  # 393.2k tokens per split: more precision would not help
 log_interval = 10  # divides eval_interval, so the log shows every evaluation
 dataset = "fineweb-edu"  # the folder under data/; nanopace prepare creates it
 gradient_accumulation_steps = 32  # 524,288 tokens per step, however small the micro-batch
-batch_size = 16  # the smallest within 2% of the fastest that fits; kernel launches take 1.5% of the time at any size
+batch_size = 16  # the smallest within 2% of the fastest that fits; kernel launches take 1.4% of the time at any size
 block_size = 1024  # tokens the model sees at once
 n_layer = 12  # 123.6M parameters in all
 n_head = 12  # 64 wide each
@@ -25,5 +25,5 @@ grad_clip = 1.0  # against the odd bad batch
 dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
 # nanopace's own settings, which nanoGPT ignores:
-save_interval = 250  # at most 24 min 13 s of work is lost if the run stops; written in the background
+save_interval = 250  # at most 24 min 52 s of work is lost if the run stops; written in the background
 recipe = "gpt2"  # same as nanoGPT; 'fast' should reach the same loss in about 1.7 h (extrapolated), but is not a GPT-2

@@ -1,13 +1,13 @@
 # gpt2, 123.6M parameters, on one RTX 5090 (32 GB): nanopace recommend.
-# Expected: 164.1k tokens/s (122.4k to 193.7k), 4.2 h in all (3.5 h to 5.6 h).
+# Expected: 194.1k tokens/s (139.6k to 236.8k), 3.5 h in all (2 h 54 min to 4.9 h).
 # Final loss on web text: about 3.52 (3.37 to 3.67).
 out_dir = "out-gpt2"  # checkpoints and the ledger go here
 eval_interval = 200  # 23 evaluations over the run, in 1% of its time at most
-eval_iters = 24  # 393.2k tokens per split: more precision would not help
+eval_iters = 12  # 393.2k tokens per split: more precision would not help
 log_interval = 10  # divides eval_interval, so the log shows every evaluation
 dataset = "fineweb-edu"  # the folder under data/; nanopace prepare creates it
-gradient_accumulation_steps = 32  # 524,288 tokens per step, however small the micro-batch
-batch_size = 16  # the smallest within 2% of the fastest that fits; kernel launches take 2.7% of the time at any size
+gradient_accumulation_steps = 16  # 524,288 tokens per step, however small the micro-batch
+batch_size = 32  # the smallest within 2% of the fastest that fits; kernel launches take 1.6% of the time at any size
 block_size = 1024  # tokens the model sees at once
 n_layer = 12  # 123.6M parameters in all
 n_head = 12  # 64 wide each
@@ -25,5 +25,5 @@ grad_clip = 1.0  # against the odd bad batch
 dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
 # nanopace's own settings, which nanoGPT ignores:
-save_interval = 500  # at most 26 min 37 s of work is lost if the run stops; written in the background
-recipe = "gpt2"  # same as nanoGPT; 'fast' should reach the same loss in about 55 min (extrapolated), but is not a GPT-2
+save_interval = 500  # at most 22 min 31 s of work is lost if the run stops; written in the background
+recipe = "gpt2"  # same as nanoGPT; 'fast' should reach the same loss in about 46 min (extrapolated), but is not a GPT-2

@@ -63,6 +63,17 @@ def test_each_card_keeps_as_many_passes_as_the_others(
     assert [(f["to_batch"], f["to_accumulation"]) for f in found] == ([expected] if expected else [])
 
 
+@pytest.mark.parametrize(("batch", "expected"), [(2, 8), (5, 10), (8, None), (15, None)])
+def test_twelve_gigabytes_hold_fifteen_sequences_of_nanogpt(
+    make_diagnosis: Any, batch: int, expected: int | None
+) -> None:
+    """As measured with its train.py; 16 ran out of memory on a user's card."""
+    run = run_of(**GPT2, batch_size=batch, gradient_accumulation_steps=64, gpu_memory_gb=12)
+    diagnosis = make_diagnosis(mfu=0.3, card="Some card", peak=100.0)
+    found = [f.numbers["to_batch"] for f in advise(run, diagnosis) if f.code == "larger_micro_batch"]
+    assert found == ([expected] if expected else [])
+
+
 def test_neither_a_larger_micro_batch_nor_compiling_gives_a_card_power(make_diagnosis: Any) -> None:
     run = run_of(**GPT2, batch_size=1, gradient_accumulation_steps=512)
     idle = make_diagnosis(mfu=0.4, card="NVIDIA GeForce RTX 4090", peak=165.2)

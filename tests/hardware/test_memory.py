@@ -10,17 +10,32 @@ from nanopace.memory_ladder import MEMORY_STEPS
 GPT2 = (12, 768, 50304, 1024)
 
 
-@pytest.mark.parametrize(("sequences", "gib"), [(0, 2.25), (8, 5.6), (64, 29.0)])
+# nanoGPT's train.py on one H200 (docs/experiments/memory.md). In a bare loop its model takes less: 5.6 with 8.
+@pytest.mark.parametrize(("sequences", "gib"), [(0, 2.25), (4, 4.68), (8, 7.12), (12, 9.54), (16, 11.98), (32, 21.74)])
 def test_the_measured_peaks(sequences: int, gib: float) -> None:
     assert peak_bytes(*GPT2, sequences) / GIB == pytest.approx(gib, abs=0.1)
 
 
+def test_one_micro_batch_a_step_was_measured_too() -> None:
+    assert peak_bytes(*GPT2, 8, accumulation=1) / GIB == pytest.approx(6.65, abs=0.1)
+
+
 def test_the_measured_cost_of_a_sequence() -> None:
-    assert (peak_bytes(*GPT2, 1) - peak_bytes(*GPT2, 0)) / GIB == pytest.approx(0.417, abs=0.001)
+    """0.417, which stood here, is what a bare loop takes; train.py takes four more bytes per logit."""
+    assert (peak_bytes(*GPT2, 1) - peak_bytes(*GPT2, 0)) / GIB == pytest.approx(0.607, abs=0.002)
 
 
-def test_twelve_gigabytes_hold_twentyone_sequences() -> None:
-    assert largest_micro_batch(*GPT2, 12) == 21
+def test_twelve_gigabytes_hold_fifteen_sequences() -> None:
+    """A user's 12 GB card ran out of memory at 16."""
+    assert largest_micro_batch(*GPT2, 12) == 15
+
+
+def test_float32_keeps_twice_as_much_of_each_layer_and_no_copies() -> None:
+    per_token = 36 * 768 * 12 + 6 * 768
+    half, single = ([peak_bytes(*GPT2, count, single=each) for count in (0, 1)] for each in (False, True))
+    assert half[0] - single[0] == 2 * (12 * 12 * 768 * 768 + 50304 * 768)
+    assert (single[1] - single[0]) - (half[1] - half[0]) == 1024 * per_token
+    assert largest_micro_batch(*GPT2, 16, single=True) < largest_micro_batch(*GPT2, 16)
 
 
 def test_what_fits_is_below_the_memory_and_one_more_is_not() -> None:
@@ -30,7 +45,7 @@ def test_what_fits_is_below_the_memory_and_one_more_is_not() -> None:
 
 
 def test_eager_holds_less_and_a_model_too_large_holds_nothing() -> None:
-    assert largest_micro_batch(*GPT2, 12, compiled=False) < 21
+    assert largest_micro_batch(*GPT2, 12, compiled=False) < 15
     assert largest_micro_batch(48, 1600, 50304, 1024, 12) == 0
 
 

@@ -1,11 +1,14 @@
-"""Expected speeds: every measured point is inside its range, and what cannot be known is unknown."""
+"""Expected speeds: every point of ours is inside its range, and what cannot be known is unknown."""
 
 from __future__ import annotations
 
 import pytest
 
+from nanopace.hardware.card_classes import card_class
 from nanopace.hardware.cards import all_cards, find_card, given_card
-from nanopace.hardware.speed import Point, Range, card_class, measured_points, own_kernels, pace, pace_of
+from nanopace.hardware.speed import Range, own_kernels, pace, step_seconds, training_peak
+from nanopace.hardware.speed_points import Point, measured_points, pace_of
+from nanopace.hardware.trainers import FP8_PRODUCTS, TRAINERS
 
 POINTS = measured_points()
 GPT2 = (12, 768, 50304, 1024)
@@ -15,6 +18,12 @@ def name_of(point: Point) -> str:
     return f"{point.card} {point.trainer} {point.n_layer}x{point.n_embd} {point.batch_size} {'+'.join(point.steps)}"
 
 
+def rate(card: str, *batch: int, trainer: str = "nanogpt") -> float:
+    found = pace(find_card(card), *GPT2, *batch, trainer=trainer)
+    assert found is not None
+    return found.expected
+
+
 @pytest.mark.parametrize("point", POINTS, ids=name_of)
 def test_every_measured_point_is_in_its_range(point: Point) -> None:
     found = pace_of(point)
@@ -22,37 +31,81 @@ def test_every_measured_point_is_in_its_range(point: Point) -> None:
     assert found.low <= point.tokens_per_s <= found.high
 
 
-def test_the_points_are_those_that_the_ranges_are_about() -> None:
-    """They include the logs of two runs on a 4070, and nanoGPT and ours on an H200; each names its source."""
-    have = {(point.card, point.trainer, point.n_embd, point.batch_size): point.tokens_per_s for point in POINTS}
-    assert have["RTX 4070", "nanogpt", 768, 8] == 56_100
-    assert have["RTX 4070", "nanogpt", 384, 16] == 134_100
-    assert have["H200", "nanogpt", 768, 8] == 461_000
-    assert have["H200", "nanogpt", 384, 16] == 936_000
-    assert all(point.source for point in POINTS)
-
-
 def test_ranges_are_worth_something() -> None:
-    """A range that contains everything would pass the test above."""
+    """A range that contains everything would pass the test above. They were narrower until cards were left out of the
+    fit: 18% then held neither an RTX 5090 nor an A100."""
     for point in POINTS:
         kind = card_class(find_card(point.card))
         assert kind.measured
-        assert kind.above / kind.below < 1.5
+        assert kind.above / kind.below < 1.6
 
 
 def test_classes_that_nobody_measured_are_wider() -> None:
-    widest_known = max(
-        card_class(card).above / card_class(card).below for card in all_cards() if card_class(card).measured
-    )
-    for name in ("L4", "A100 SXM 80GB", "4090 laptop", "MI300X"):
+    known = [card_class(card) for card in all_cards() if card_class(card).measured]
+    widest_known = max(kind.above / kind.below for kind in known)
+    for name in ("L4", "2080 Ti", "4090 laptop", "MI300X"):
         kind = card_class(find_card(name))
         assert not kind.measured
         assert kind.above / kind.below > widest_known
 
 
-@pytest.mark.parametrize("name", ["2080 Ti", "T4", "1080 Ti", "M2 Max", "5090 laptop", "GB10"])
-def test_no_bf16_peak_no_speed(name: str) -> None:
+def test_an_rtx_5090_and_an_a100_of_40_gb() -> None:
+    """Published by others; the micro-batch of the RTX 5090 is not, so 32 is assumed."""
+    assert rate("5090", 32, 16, trainer="llm.c") == pytest.approx(195_600, rel=0.15)
+    assert rate("A100-SXM4-40GB", 12, 5, trainer="nanogpt_early") == pytest.approx(109_227, rel=0.15)
+    assert rate("A100-PCIE-40GB", 32, 1, trainer="nanogpt_early") == pytest.approx(115_000, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "measured"), [("A100-SXM4-40GB", (12, 5), 109_227), ("A100-PCIE-40GB", (32, 1), 115_000)]
+)
+def test_the_range_of_nanogpt_reaches_down_to_early_logs(name: str, batch: tuple[int, int], measured: float) -> None:
+    """They are far below the middle, and nobody knows whether torch or the card is the reason."""
+    found, early = (pace(find_card(name), *GPT2, *batch, trainer=each) for each in ("nanogpt", "nanogpt_early"))
+    assert found is not None
+    assert early is not None
+    assert found.low == early.low < measured < 0.75 * found.expected
+    later = pace(find_card("4070"), *GPT2, *batch, trainer="nanogpt")
+    assert later is not None
+    assert later.low == pytest.approx(0.78 * later.expected)  # there are later logs of GeForce cards
+
+
+@pytest.mark.parametrize("name", ["M2 Max", "5090 laptop", "GB10", "M4"])
+def test_no_peak_no_speed(name: str) -> None:
+    assert training_peak(find_card(name)) is None
     assert pace(find_card(name), *GPT2, 8, 64) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "tflops"),
+    [
+        ("4070", "bf16", 58.3),
+        ("2080 Ti", "fp16", 53.8),
+        ("T4", "fp16", 65),
+        ("1660 SUPER", "fp32", 5),
+        ("P100", "fp32", 9.3),
+    ],
+)
+def test_a_card_without_bf16_trains_in_the_next_best_format(name: str, precision: str, tflops: float) -> None:
+    assert training_peak(find_card(name)) == (tflops, precision)
+    found = pace(find_card(name), *GPT2, 8, 64)
+    assert found is not None
+    assert found.expected * 6 * 124e6 < 1.1e12 * tflops  # not more than the card can multiply
+
+
+def test_float32_moves_twice_as_much() -> None:
+    pascal = find_card("P100")
+    same_in_half = pascal._replace(arch="Ampere", bf16_tflops=pascal.fp32_tflops, tdp_w=None, name="GeForce")
+    single, half = (pace(card, *GPT2, 8, 64, trainer="nanogpt") for card in (pascal, same_in_half))
+    assert single is not None
+    assert half is not None
+    kinds = card_class(pascal), card_class(same_in_half)
+    assert kinds[0].bandwidth_share == kinds[1].bandwidth_share
+    # With the same share of the same peak, the difference is one more time the bytes of the layers.
+    flops = 6 * 123_550_464 + 12 * 12 * 768 * 1024
+    by_peak = flops / (9.3e12 * kinds[0].share) - flops / (9.3e12 * kinds[1].share)
+    more = TRAINERS["nanogpt"].layer_bytes * 12 * 768 / (732e9 * kinds[0].bandwidth_share)
+    assert 1 / single.expected - 1 / half.expected == pytest.approx(by_peak + more, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +114,14 @@ def test_no_bf16_peak_no_speed(name: str) -> None:
 )
 def test_where_our_kernels_run(name: str, ours: bool) -> None:
     assert own_kernels(find_card(name)) is ours
+
+
+@pytest.mark.parametrize("card", [card for card in all_cards() if card.without_bf16], ids=lambda card: card.label)
+def test_our_kernels_are_not_promised_where_they_do_not_run(card: object) -> None:
+    card = next(each for each in all_cards() if each is card)
+    assert not own_kernels(card)
+    ours, theirs = (pace(card, *GPT2, 8, 64, trainer=each) for each in ("nanopace", "nanogpt"))
+    assert ours == theirs is not None
 
 
 def test_a_larger_micro_batch_is_never_slower_and_a_longer_ladder_never_faster() -> None:
@@ -81,6 +142,21 @@ def test_our_kernels_may_gain_nothing_where_they_were_not_measured() -> None:
     assert theirs is not None
     assert ours.expected > theirs.expected
     assert ours.low == theirs.low
+
+
+def test_eight_bits_speed_up_the_products_and_nothing_else() -> None:
+    plain, fp8 = (pace(find_card("H100 SXM"), *GPT2, 64, 8, trainer="nanochat", fp8=each) for each in (False, True))
+    assert plain is not None
+    assert fp8 is not None
+    assert 1 < fp8.expected / plain.expected < FP8_PRODUCTS
+
+
+def test_a_host_that_launches_every_kernel_bounds_a_small_micro_batch() -> None:
+    """languini with one sequence is as fast on an A100 as on a 3090; with many, the card decides."""
+    slow = TRAINERS["languini"]
+    assert step_seconds(0.0, slow, 12, 512, 1, 0.0) == pytest.approx(12 * slow.host_s, rel=1e-3)
+    assert step_seconds(1.0, slow, 12, 512, 1, 0.0) == pytest.approx(512, rel=1e-3)
+    assert step_seconds(1e-3, TRAINERS["nanogpt"], 12, 1024, 2, 0.5) == pytest.approx(2 * (2.68e-3 + 1.024) + 0.5)
 
 
 def test_a_card_by_hand() -> None:

@@ -289,7 +289,7 @@ def _larger_micro_batch(run: Run, diagnosis: Diagnosis) -> Finding | None:
 
 
 def _largest_that_fits(run: Run, diagnosis: Diagnosis) -> int:
-    """The largest micro-batch that fits; 0 if the card's memory or the model's shape is unknown."""
+    """The largest micro-batch that fits with nanoGPT; 0 if the card's memory or the model's shape is unknown."""
     from nanopace.hardware.cards import find_cards  # few runs get this far
     from nanopace.hardware.memory import largest_micro_batch
 

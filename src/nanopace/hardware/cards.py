@@ -55,8 +55,13 @@ class Card(NamedTuple):
 
     @property
     def without_tensor_cores(self) -> bool:
-        """True for Pascal, and for the small Turing cards."""
-        return self.arch == "Pascal" or " GTX 16" in self.name
+        """True for Maxwell and Pascal, and for the small Turing cards."""
+        return self.arch in ("Maxwell", "Pascal") or " GTX 16" in self.name
+
+    @property
+    def without_compiling(self) -> bool:
+        """Whether torch.compile refuses it: triton needs compute capability 7.0, and does not know Apple's GPUs."""
+        return self.arch in ("Maxwell", "Pascal", "Apple")
 
     def peak_for(self, dtype: str | None = None) -> Peak | None:
         """The peak that an mfu is a fraction of; None if unknown.
@@ -127,7 +132,7 @@ _ALSO = {  # shop names, and abbreviations that fit only one card
     "NVIDIA H200": "H200 SXM",
     "NVIDIA GH200 480GB": "GH200",
     "Quadro RTX 8000": "RTX 8000",
-    "Tesla P100-PCIE-16GB": "P100",
+    "Tesla P100-PCIE-16GB": "P100",  # the one that can be rented by the hour
 }
 
 _MEMORY = re.compile(r"(?<![a-z0-9])(\d{1,3}) ?(?:gb|gib|g)(?![a-z0-9])")

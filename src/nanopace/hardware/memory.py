@@ -8,8 +8,10 @@ For nanoGPT's model in bf16 autocast with AdamW, flash attention and no dropout,
     + B T V k         the logits, and what the loss keeps of them
     + workspace       what the libraries use
 
-k was counted from the saved tensors of an eager step (14 bytes per logit), and measured on CUDA for a compiled one (2:
-the bf16 logits, once). Measured (124M, T = 1024, one H200): 2.25 GiB + 0.417 GiB per sequence.
+k was counted from the saved tensors of an eager step (14 bytes per logit), and measured on CUDA for a compiled one: 6,
+the logits in bf16 and in float32. nanoGPT's train.py (124M, T = 1024, one H200; 4, 8, 12, 16 and 32 sequences) takes
+2.25 GiB + 0.607 GiB per sequence, so 15 fit in 12 GiB. Its model in a bare loop takes 0.417 GiB per sequence, as if k
+were 2; nobody trains like that.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from nanopace.memory_ladder import ALL_KEPT, averages_bytes, keeps_gradients, ke
 GIB = 1 << 30
 
 _WORKSPACE = GIB // 6  # what the measured 2.25 GiB holds in addition to weights and optimizer
-_BYTES_PER_LOGIT_COMPILED = 2
+_BYTES_PER_LOGIT_COMPILED = 6  # train.py; 2 in a bare loop (docs/experiments/memory.md)
 _BYTES_PER_LOGIT_EAGER = 14
 _HEADROOM = 0.05  # for fragmentation, and whatever else is on the card
 _LITTLE_HEADROOM = 0.02  # where the next memory step is tried if this one fails
@@ -38,26 +40,38 @@ def peak_bytes(
     batch_size: int,
     *,
     compiled: bool = True,
+    single: bool = False,
     accumulation: int = 2,
 ) -> int:
-    """Peak memory of a step with `batch_size` sequences in a micro-batch."""
+    """Peak memory of a step of nanoGPT's train.py, or of ours without our kernels, with `batch_size` sequences in a
+    micro-batch. `single`: in float32, which keeps twice as much of each layer and no copies of the matrices."""
     everything = parameters(n_layer, n_embd, vocab_size, block_size)
     matrices = 12 * n_layer * n_embd * n_embd + vocab_size * n_embd
     per_weight = 16 if accumulation > 1 else 12  # a single micro-batch peaks before its gradients exist
-    layers = 36 * n_embd * n_layer + 6 * n_embd
+    layers = (36 * n_embd * n_layer + 6 * n_embd) * (2 if single else 1)
     logits = vocab_size * (_BYTES_PER_LOGIT_COMPILED if compiled else _BYTES_PER_LOGIT_EAGER)
-    return per_weight * everything + 2 * matrices + batch_size * block_size * (layers + logits) + _WORKSPACE
+    copies = 0 if single else 2 * matrices
+    return per_weight * everything + copies + batch_size * block_size * (layers + logits) + _WORKSPACE
 
 
 def largest_micro_batch(
-    n_layer: int, n_embd: int, vocab_size: int, block_size: int, memory_gb: float, compiled: bool = True
+    n_layer: int,
+    n_embd: int,
+    vocab_size: int,
+    block_size: int,
+    memory_gb: float,
+    compiled: bool = True,
+    *,
+    single: bool = False,
 ) -> int:
-    """How many sequences fit on a card, with a little headroom; 0 if the model alone is too large.
+    """How many sequences fit on a card with nanoGPT's train.py, with a little headroom; 0 if the model alone is too
+    large.
 
     A card's "GB" are GiB: a 12 GB card reports 12,282 MiB.
     """
-    empty = peak_bytes(n_layer, n_embd, vocab_size, block_size, 0, compiled=compiled)
-    each = peak_bytes(n_layer, n_embd, vocab_size, block_size, 1, compiled=compiled) - empty
+    size = (n_layer, n_embd, vocab_size, block_size)
+    empty = peak_bytes(*size, 0, compiled=compiled, single=single)
+    each = peak_bytes(*size, 1, compiled=compiled, single=single) - empty
     return max(0, int((memory_gb * GIB * (1 - _HEADROOM) - empty) // each))
 
 

@@ -68,6 +68,7 @@ REASONS: Mapping[str, Sentence] = {
     "dtype_apple": say("nothing is certain to be faster there"),
     "device_apple": say("Apple's GPU"),
     "compile_apple": say("torch.compile targets other GPUs"),
+    "compile_old": say("torch.compile does not support a card this old"),
     "save_interval": say("at most {lost_s} of work is lost if the run stops; written in the background")
     | say("with every evaluation; written in the background"),
     "memory": say("saves only as much memory as needed, here: {steps}"),
@@ -82,9 +83,9 @@ NOTES: Mapping[str, Sentence] = {
     "peak_unknown": say(
         "This card's bf16 peak is unknown, and so are its speed and times; pass --peak-tflops X to set it."
     ),
-    "no_bf16": say(
-        "Our figures were measured in bf16, which this card does not support: its speed and times are unknown."
-    ),
+    "no_apple": say("Nobody has measured how fast Apple's GPUs train: speed and times are unknown."),
+    "figures_fp16": say("This card has no bf16: these figures are for float16."),
+    "figures_fp32": say("This card has no tensor cores: these figures are for float32."),
     "no_kernels": say(
         "Our own kernels do not run on this card: nanopace is as fast as nanoGPT there and fits as much."
     ),
@@ -95,6 +96,9 @@ NOTES: Mapping[str, Sentence] = {
     "kernels_unmeasured": say(
         "Our kernels were only measured on an H200. Their gain over nanoGPT here is computed; the range starts at no "
         "gain."
+    ),
+    "early_logs": say(
+        "nanoGPT's logs up to May 2024 are slower on such cards, about {tokens_per_s} tokens/s; it is not known why."
     ),
     "nanogpt_smaller": say(
         "This micro-batch does not fit with nanoGPT: use batch_size={batch} and "

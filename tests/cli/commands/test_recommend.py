@@ -14,6 +14,7 @@ import pytest
 from nanopace.cli.main import main
 from nanopace.config_text import read_config
 from nanopace.hardware.cards import Card, all_cards
+from nanopace.hardware.speed import training_peak
 from nanopace.views.terminal.writer import columns
 from nanopace.wording.numbers import LANGUAGES
 
@@ -40,7 +41,7 @@ def test_the_answer_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
     ):
         assert f"\n{title}\n" in out
     assert "Models for this card" not in out
-    assert "  nanoGPT                         21\n" in out
+    assert "  nanoGPT                         15\n" in out
 
 
 def test_without_a_model_all_of_them_are_considered(capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,11 +90,15 @@ def test_json_is_the_same_in_every_language(capsys: pytest.CaptureFixture[str]) 
     assert (unfit["fits"], unfit["batch_size"], unfit["tokens_per_s"]) == (False, None, None)
     several = json.loads(shown(capsys, "--gpu", "4070,2080ti", "--json", "--model", "124M"))
     assert [card["card"] for card in several["cards"]] == ["NVIDIA GeForce RTX 4070", "NVIDIA GeForce RTX 2080 Ti"]
-    assert several["cards"][1]["tokens_per_s"] is None
+    assert [card["precision"] for card in several["cards"]] == ["bf16", "fp16"]
+    assert several["cards"][1]["peak_tflops"] == 53.8
+    unknown = json.loads(shown(capsys, "--gpu", "5090 laptop", "--json", "--model", "124M"))
+    assert unknown["tokens_per_s"] is unknown["precision"] is unknown["peak_tflops"] is None
 
 
 KEYS = [
-    *("version", "card", "memory_gb", "peak_tflops", "card_class", "measured", "model", "parameters", "dataset"),
+    *("version", "card", "memory_gb", "peak_tflops", "precision", "card_class", "measured", "model", "parameters"),
+    *("dataset",),
     *("dataset_tokens", "epochs", "effective_tokens", "enough_tokens", "enough_iters", "tokens", "tokens_per_step"),
     *("max_iters", "rungs", "batch_size", "accumulation", "ladder"),
     *(
@@ -101,6 +106,7 @@ KEYS = [
         "nanogpt_fits",
         "tokens_per_s",
         "nanogpt_tokens_per_s",
+        "nanogpt_early_tokens_per_s",
         "step_s",
         "seconds",
         "fast_seconds",
@@ -184,7 +190,44 @@ def test_every_card_has_an_answer_for_shakespeare(card: Card, capsys: pytest.Cap
     """Even if neither its speed nor the loss is known."""
     out = shown(capsys, "--gpu", card.label, "--dataset", "shakespeare_char")
     assert "16 passes over shakespeare_char are worth 10.6 passes over fresh text" in headline(out)
-    assert ("What to expect" in out) == (card.bf16_tflops is not None)
+    assert ("What to expect" in out) == (training_peak(card) is not None)
+    assert ("these figures are for float" in " ".join(out.split())) == card.without_bf16
+
+
+@pytest.mark.parametrize(
+    ("card", "precision"), [("T4", "fp16"), ("P100", "fp32"), ("4070", "bf16"), ("M2 Max", "bf16")]
+)
+def test_a_peak_given_by_hand_is_that_of_the_card_s_format(
+    card: str, precision: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("--gpu", card, "--model", "gpt2", "--peak-tflops", "40", "--memory", "20", "--json")
+    found = json.loads(shown(capsys, *asked))
+    assert (found["peak_tflops"], found["precision"], found["memory_gb"]) == (40, precision, 20)
+    assert found["tokens_per_s"] is not None
+
+
+@pytest.mark.parametrize(
+    ("language", "half", "single"),
+    [
+        ("en", "This card has no bf16: these figures are for float16.", "these figures are for float32."),
+        ("de", "Diese Karte kann kein bf16: Die Werte gelten für float16.", "Die Werte gelten für float32."),
+        ("fr", "Cette carte n’a pas de bf16 : ces chiffres valent pour float16.", "ces chiffres valent pour float32."),
+        ("es", "Esta tarjeta no tiene bf16: estas cifras son para float16.", "estas cifras son para float32."),
+    ],
+)
+def test_the_number_format_is_said_with_the_figures(
+    language: str, half: str, single: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def first(card: str) -> str:
+        return headline(shown(capsys, "--gpu", card, "--model", "gpt2", "--lang", language)).replace("\u00a0", " ")
+
+    for card in ("T4", "V100-SXM2-32GB", "2080 Ti"):
+        assert half in first(card)
+    for card in ("P100", "GTX 1660 SUPER"):
+        assert single in first(card)
+    assert "float" not in first("4070")
+    both = headline(shown(capsys, "--gpu", "4070,T4", "--model", "gpt2", "--lang", language)).replace("\u00a0", " ")
+    assert f"Tesla T4: {half}" in both
 
 
 def test_what_is_true_of_all_cards_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,10 +241,10 @@ def test_fast_is_named_with_its_hours_and_limits(capsys: pytest.CaptureFixture[s
     out = shown(capsys, "--gpu", "4070", "--model", "gpt2")
     table = out.split("What to expect\n")[1].split("\n\n")[0].splitlines()
     at = next(i for i, row in enumerate(table) if "time to 2.47B tokens" in row)
-    assert table[at + 1].replace("\u00a0", " ") == "  same loss with --recipe=fast     2.4 h  1.8 h to 3.8 h"
+    assert table[at + 1].replace("\u00a0", " ") == "  same loss with --recipe=fast     2.7 h  2.0 h to 4.4 h"
     assert "--recipe=fast is not a GPT-2: no ckpt.pt for nanoGPT" in out
     found = json.loads(shown(capsys, "--gpu", "4070", "--model", "gpt2", "--json"))
-    assert [round(found["fast_seconds"][name] / 3600, 1) for name in ("low", "expected", "high")] == [1.8, 2.4, 3.8]
+    assert [round(found["fast_seconds"][name] / 3600, 1) for name in ("low", "expected", "high")] == [2.0, 2.7, 4.4]
     assert "same loss with" not in shown(capsys, "--gpu", "4070", "--model", "gpt2-medium")
 
 
@@ -209,7 +252,7 @@ def test_fast_side_by_side_is_a_row_where_it_is_known_of_any(capsys: pytest.Capt
     assert "same loss" not in shown(capsys, "--gpu", "MI300X,2080 Ti", "--model", "gpt2").split("Side by side")[1]
     out = shown(capsys, "--gpu", "4070,MI300X", "--model", "gpt2")
     row = next(row for row in out.splitlines() if "same loss with" in row)
-    assert row.replace("\u00a0", " ").split()[-3:] == ["2.4", "h", "–"]
+    assert row.replace("\u00a0", " ").split()[-3:] == ["2.7", "h", "–"]
     assert "RTX 4070: --recipe=fast is not a GPT-2" in out
 
 

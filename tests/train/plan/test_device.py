@@ -7,11 +7,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from nanopace.config import Asked
+from nanopace.config import Asked, TrainConfig
 from nanopace.errors import UsageError
 from nanopace.hardware.cards import find_card
 from nanopace.literals import Value
-from nanopace.train.plan.device import Machine, find_machine, pick_compile, pick_dtype, set_tf32
+from nanopace.train.models.gpt2 import ModelShape
+from nanopace.train.plan.device import Machine, find_machine, pick_compile, pick_dtype, pick_kernels, set_tf32
 from nanopace.train.plan.origin import find_saved
 from nanopace.train.run import train
 
@@ -155,6 +156,37 @@ def test_what_was_chosen_stays(corpus: Path, tmp_path: Path, monkeypatch: pytest
         weights[stops] = saved.weights()
     whole, resumed = weights.values()
     assert all(torch.equal(each, resumed[name]) for name, each in whole.items())
+
+
+@pytest.mark.usefixtures("two_cards")
+@pytest.mark.parametrize("dtype", [None, "bfloat16"])
+def test_a_card_without_bfloat16_gets_torch_instead_of_our_kernels(
+    monkeypatch: pytest.MonkeyPatch, dtype: str | None
+) -> None:
+    """Also if bfloat16 is asked for, which torch emulates there: our kernels were never meant for such a card."""
+    pytest.importorskip("triton")
+    turing = Machine(torch.device("cuda", 0), "", card=find_card("T4"))
+    shape = ModelShape(n_layer=2, n_head=2, n_embd=64, vocab_size=256, block_size=64)
+
+    def kernels() -> tuple[str, str]:
+        config = TrainConfig(dtype=pick_dtype(turing, dtype, machine_decides=True)[0], compile=True)
+        return pick_kernels(config, shape, turing.device, 1)
+
+    assert kernels()[0] == "fused"  # two_cards have it
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation)
+    assert pick_dtype(turing, None, machine_decides=True)[0] == "float16"
+    assert kernels() == ("compiled", "torch.compile, on a card without bfloat16")
+    assert pick_compile(turing, None)[0]
+
+
+@pytest.mark.usefixtures("two_cards")
+def test_what_triton_refuses_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (6, 0))
+    assert pick_compile(CARD, None) == (False, "torch.compile does not support a card this old")
+    assert pick_compile(CARD, True) == (True, "as requested")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 0))
+    assert pick_compile(CARD, None)[0]
 
 
 @pytest.mark.usefixtures("two_cards")

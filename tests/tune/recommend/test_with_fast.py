@@ -53,7 +53,7 @@ def test_elsewhere_our_kernels_may_gain_nothing() -> None:
     assert found.nanogpt_tokens_per_s is not None
     assert found.fast_seconds is not None
     gain = found.tokens_per_s.expected / found.nanogpt_tokens_per_s.expected
-    assert gain > 1.1
+    assert gain > 1.05
     theirs = found.nanogpt_tokens_per_s.time_of(found.tokens)
     assert found.fast_seconds.high == pytest.approx(gain * theirs.high / 4.4)
     assert found.fast_seconds.expected == pytest.approx(theirs.expected / 5.0, rel=0.01)
@@ -61,7 +61,7 @@ def test_elsewhere_our_kernels_may_gain_nothing() -> None:
 
 def test_the_reason_has_the_hours_and_the_notes_where_they_are_from() -> None:
     found = recommend(find_card("4070"), GPT2)
-    hours = "same as nanoGPT; 'fast' should reach the same loss in about 2.4 h (extrapolated), but is not a GPT-2"
+    hours = "same as nanoGPT; 'fast' should reach the same loss in about 2.7 h (extrapolated), but is not a GPT-2"
     assert str(reason(found)).replace("\u00a0", " ") == hours
     assert f'recipe = "gpt2"  # {hours}\n' in config_text(found)
     assert about_fast(found) == ["fast", "fast_limits"]

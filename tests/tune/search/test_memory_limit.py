@@ -24,8 +24,8 @@ def test_a_card_holds_what_its_memory_and_the_knobs_allow() -> None:
     assert 8 <= plain <= 32
     assert most() > plain  # auto may compute again what does not fit
     assert most(memory_limit="6GiB", memory="") < plain
-    assert most(kernels="compiled") == 16  # 21 sequences, as measured
-    assert most(kernels="eager", compile=False) < 16
+    assert most(kernels="compiled") == 8  # 15 sequences with train.py; 21 was the figure of a bare loop
+    assert most(kernels="eager", compile=False) == 8  # of 9
     assert most(memory_gb=1.0) == 0
     assert most(memory_gb=None) == 1 << 20  # unknown
 

@@ -200,7 +200,8 @@ def test_as_fast_as_the_best_of_a_sweep_in_a_third_of_its_time(
     """On average over such machines, with the time that trials take on a card. The sweep tries every micro-batch, with
     and without 8 bits; its best is by its own measurements."""
     given = {**GIVEN, "batch_size": 12, "gradient_accumulation_steps": 40, "block_size": 1024, "device": "cuda"}
-    room: dict[str, Any] = {"memory_gb": 139.8, "kernels": "fused"} if step_ms in H200S else {}
+    in_110: dict[str, Any] = {"memory_gb": 110}  # torch.compile's kernels have room for 160 sequences
+    room: dict[str, Any] = {"memory_gb": 139.8, "kernels": "fused"} if step_ms in H200S else in_110
     ratios, times, counts = [], [], []
     for seed in range(6):
         machine = Simulated(step_ms, gpu="NVIDIA H200", noise=noise, luck=luck, seed=seed, **room)

@@ -1,6 +1,6 @@
 """Recommend what to train on a card, and how: what fits, the fastest sensible micro-batch, how long, to what loss.
 
-No GPU is needed. The figures are estimates with a range, based on the measurements in hardware/measured.csv.
+No GPU is needed. The figures are estimates with a range, based on measured and published speeds.
 """
 
 from __future__ import annotations
@@ -148,8 +148,13 @@ def _by_hand(name: str | None, args: argparse.Namespace) -> Card:
             known = None
     peak, memory = args.peak_tflops, args.memory
     if known is not None:
-        peak = known.bf16_tflops if peak is None else peak
-        return known._replace(bf16_tflops=peak, memory_gb=known.memory_gb if memory is None else memory)
+        if memory is not None:
+            known = known._replace(memory_gb=memory)
+        if peak is not None and known.without_tensor_cores:
+            return known._replace(fp32_tflops=peak)
+        if peak is not None and known.without_bf16:
+            return known._replace(fp16_tflops=peak)
+        return known if peak is None else known._replace(bf16_tflops=peak)
     if peak is None or memory is None:
         missing = "--peak-tflops" if peak is None else "--memory"
         raise UsageError("a card that is not in the table also needs {missing}", missing=missing)

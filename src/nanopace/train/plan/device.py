@@ -19,6 +19,8 @@ from nanopace.train.models.gpt2 import ModelShape
 
 GIB = 1 << 30
 _FP8_SINCE = (8, 9)  # compute capability
+_OURS_SINCE = (8, 0)  # bfloat16, in which our kernels compute
+_COMPILED_SINCE = (7, 0)  # below, triton refuses
 _LARGEST_CONTEXT = GIB  # CUDA itself takes a few hundred MB; anything more belongs to other programs
 
 
@@ -167,6 +169,8 @@ def autocast(config: TrainConfig, device: torch.device) -> AbstractContextManage
 def pick_compile(machine: Machine, wanted: bool | None) -> tuple[bool, str]:
     if wanted is not None:
         return wanted, Message("as requested")
+    if machine.device.type == "cuda" and _is_older(machine.device, _COMPILED_SINCE):
+        return False, Message("torch.compile does not support a card this old")
     if machine.device.type == "cuda":
         return True, Message("fewer, larger kernels")
     return False, Message("gains little on a CPU, and needs a C++ compiler")
@@ -204,6 +208,7 @@ def _against_ours(config: TrainConfig, shape: ModelShape, device: torch.device, 
             shape.recipe != "gpt2" and head % 2 == 1,
             f"n_head={shape.n_head}",
         ),
+        Message("on a card without bfloat16"): (_is_older(device, _OURS_SINCE), "a card without bfloat16"),
         Message("in {dtype}", dtype=config.dtype): (config.dtype != "bfloat16", f"dtype={config.dtype}"),
         Message("for {activation}", activation=shape.activation): (
             shape.activation != "gelu",
@@ -214,6 +219,13 @@ def _against_ours(config: TrainConfig, shape: ModelShape, device: torch.device, 
         Message("without triton"): (find_spec("triton") is None, "no triton"),
     }
     return {reason: setting for reason, (holds, setting) in against.items() if holds}
+
+
+def _is_older(device: torch.device, capability: tuple[int, int]) -> bool:
+    """Whether it is a card below that compute capability. Not known of a card that is not in this computer."""
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return False
+    return torch.cuda.get_device_capability(device) < capability
 
 
 def has_fp8(device: torch.device) -> bool:

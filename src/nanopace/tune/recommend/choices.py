@@ -166,7 +166,8 @@ def _device(card: Card) -> list[Choice]:
         return [Choice("dtype", "bfloat16", "dtype", {})]
     if card.fp16_tflops is not None:
         return [Choice("dtype", "float16", "dtype_half", {})]
-    return [Choice("dtype", "float32", "dtype_single", {})]
+    uncompiled = [Choice("compile", False, "compile_old", {})] if card.without_compiling else []
+    return [Choice("dtype", "float32", "dtype_single", {}), *uncompiled]
 
 
 def _own(frame: Frame) -> list[Choice]:

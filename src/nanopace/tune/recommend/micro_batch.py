@@ -73,9 +73,13 @@ def largest_released(card: Card, model: Model) -> int:
 
 
 def _largest_compiled(card: Card, model: Model, memory_gb: float) -> int:
-    """For nanoGPT, or for ours without our kernels. float32 keeps twice as much of each layer."""
-    without_half = not own_kernels(card) and card.bf16_tflops is None and card.fp16_tflops is None
-    return largest_micro_batch(*model.size, memory_gb) // (2 if without_half else 1)
+    """For nanoGPT, or for ours without our kernels."""
+    return largest_micro_batch(*model.size, memory_gb, not card.without_compiling, single=in_float32(card))
+
+
+def in_float32(card: Card) -> bool:
+    """Whether a run on it has nothing in 16 bits: without tensor cores, or on Apple's GPUs."""
+    return card.arch == "Apple" or card.without_tensor_cores
 
 
 def _largest(card: Card, model: Model, steps: Sequence[str]) -> int:

@@ -11,7 +11,9 @@ from nanopace.tune.recommend.recommend import TWO_WEEKS_S, Recommendation
 from nanopace.tune.recommend.with_fast import SOONER
 
 Note = tuple[str, dict[str, object]]
+_MUCH_SLOWER = 0.8  # than later logs
 _EXACT = 10  # passes: below this, a tenth of one matters
+_OTHER_FORMATS = {"fp16": "figures_fp16", "fp32": "figures_fp32"}
 _NO_LOSS = {
     "vocabulary": "loss_vocabulary",
     "passes": "loss_passes",
@@ -21,8 +23,11 @@ _NO_LOSS = {
 
 
 def headline(found: Recommendation) -> list[Note]:
-    """Notes shown with the figures themselves: how often text is repeated, and why no loss is given."""
+    """Notes shown with the figures themselves: their number format, how often text is repeated, and why no loss is
+    given."""
     said: list[Note] = []
+    if found.precision in _OTHER_FORMATS:
+        said.append((_OTHER_FORMATS[found.precision], {}))
     if found.epochs is not None and found.epochs > ALMOST_FRESH:
         numbers: dict[str, object] = {
             "passes": round(found.epochs, 1) if found.epochs < _EXACT else round(found.epochs),
@@ -41,8 +46,8 @@ def notes(found: Recommendation) -> list[Note]:
     """Notes, most important first."""
     said: list[Note] = []
     if found.tokens_per_s is None:
-        half = any(choice.reason in ("dtype_half", "dtype_single", "dtype_apple") for choice in found.knobs)
-        said.append(("no_bf16" if half else "peak_unknown", {}))
+        apple = any(choice.reason == "dtype_apple" for choice in found.knobs)
+        said.append(("no_apple" if apple else "peak_unknown", {}))
     elif not found.measured:
         said.append(("unmeasured", {}))
     possible = any(choice.knob == "recipe" for choice in found.knobs)  # our kernels, on this card
@@ -50,6 +55,9 @@ def notes(found: Recommendation) -> list[Note]:
         said.append(("no_kernels_dropout" if possible else "no_kernels", {}))
     elif found.tokens_per_s is not None and found.card_class != "hopper":
         said.append(("kernels_unmeasured", {}))
+    theirs, old = found.nanogpt_tokens_per_s, found.nanogpt_early_tokens_per_s
+    if theirs is not None and old is not None and old.expected < _MUCH_SLOWER * theirs.expected:
+        said.append(("early_logs", {"tokens_per_s": old.expected}))
     if not keeps_gradients(found.ladder):
         said.append(("released", {}))
     largest = found.rungs[-1].micro_batch

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nanopace.errors import UsageError
+from nanopace.hardware.card_classes import card_class
 from nanopace.hardware.cards import Card
 from nanopace.hardware.memory import GIB, fused_peak_bytes, peak_bytes
 from nanopace.hardware.scaling_law import expected_loss, perplexity, where_it_ends, worth_in_passes
-from nanopace.hardware.speed import Range, card_class, pace
+from nanopace.hardware.speed import Range, pace, training_peak
 from nanopace.memory_ladder import useful_steps
 from nanopace.tune.divisors import divisors
 from nanopace.tune.recommend.budget import STEP_TOKENS, budget_of, enough_of, is_short, regularised
@@ -21,6 +22,7 @@ from nanopace.tune.recommend.datasets import KNOWN, Dataset
 from nanopace.tune.recommend.micro_batch import (
     Rung,
     fused,
+    in_float32,
     largest_released,
     pick_micro_batch,
     rungs,
@@ -43,7 +45,8 @@ class Recommendation:
     version: int
     card: str
     memory_gb: float
-    peak_tflops: float | None
+    peak_tflops: float | None  # dense, in the number format below
+    precision: str | None  # bf16, or fp16 or fp32 on a card without it; None if the peak is unknown
     card_class: str
     measured: bool  # whether cards of this class were measured
     model: Model
@@ -65,6 +68,7 @@ class Recommendation:
     nanogpt_fits: bool  # with the same micro-batch
     tokens_per_s: Range | None
     nanogpt_tokens_per_s: Range | None
+    nanogpt_early_tokens_per_s: Range | None  # as in logs up to May 2024
     step_s: Range | None
     seconds: Range | None
     fast_seconds: Range | None  # to the same loss with recipe=fast; None unless something comparable was measured
@@ -103,6 +107,7 @@ def recommend(
     most_in_nanogpt = found_rungs[-1].micro_batch
     in_nanogpt = most_in_nanogpt >= micro.sequences
     foreign = pace(card, *model.size, micro.sequences, accumulation, trainer="nanogpt") if in_nanogpt else None
+    old = pace(card, *model.size, micro.sequences, accumulation, trainer="nanogpt_early") if in_nanogpt else None
     law = (model.parameters, trained, min(dataset.tokens or trained, trained), dataset.vocab_size or model.vocab_size)
     loss = expected_loss(*law)
     seconds = None if speed is None else speed.time_of(trained)
@@ -121,11 +126,13 @@ def recommend(
         fast_s=None if with_fast is None else with_fast.expected,
     )
     knobs, (own_share, nanogpt_share) = choices(frame)
+    peak = training_peak(card)
     return Recommendation(
         version=JSON_VERSION,
         card=card.name,
         memory_gb=card.memory_gb,
-        peak_tflops=card.bf16_tflops,
+        peak_tflops=None if peak is None else peak.tflops,
+        precision=None if peak is None else peak.precision,
         card_class=card_class(card).name,
         measured=card_class(card).measured,
         model=model,
@@ -149,6 +156,7 @@ def recommend(
         nanogpt_fits=in_nanogpt,
         tokens_per_s=speed,
         nanogpt_tokens_per_s=foreign,
+        nanogpt_early_tokens_per_s=old,
         step_s=None if speed is None else speed.time_of(budget.per_step),
         seconds=seconds,
         fast_seconds=with_fast,
@@ -234,7 +242,7 @@ def does_not_fit(card: Card, model: Model) -> UsageError:
 def _memory(card: Card, model: Model, sequences: int, steps: Sequence[str]) -> int:
     if fused(card, model):
         return fused_peak_bytes(*model.size, sequences, steps)
-    return peak_bytes(*model.size, sequences)
+    return peak_bytes(*model.size, sequences, compiled=not card.without_compiling, single=in_float32(card))
 
 
 def _several(card: Card, model: Model, sequences: int, most: int, tokens: int) -> Iterator[Together]:

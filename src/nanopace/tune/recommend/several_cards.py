@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nanopace.hardware.card_classes import card_class
 from nanopace.hardware.cards import Card
 from nanopace.hardware.scaling import traffic_bytes
-from nanopace.hardware.speed import Range, card_class
+from nanopace.hardware.speed import Range
 
 SEVERAL = (4, 8)
 # GB/s that a card sends. GeForce cards cannot access each other's memory, so the data goes through the host's.
@@ -32,9 +33,7 @@ class Together:
 
 def link_of(card: Card) -> str | None:
     """How cards of this kind are connected; None if none was measured, or several are not usually combined."""
-    if not card_class(card).measured:
-        return None
-    if "GeForce" in card.name:
+    if card_class(card).name == "geforce":
         return "host"
     return "nvlink" if card.name in _NVLINKED else None
 

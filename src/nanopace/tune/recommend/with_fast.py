@@ -12,7 +12,7 @@ import math
 
 from nanopace.hardware.cards import Card
 from nanopace.hardware.memory import fused_peak_bytes, usable_bytes
-from nanopace.hardware.speed import Range, card_class
+from nanopace.hardware.speed import Range, kernels_measured
 from nanopace.tune.recommend.micro_batch import fused
 from nanopace.tune.recommend.models import NAMED, Model
 
@@ -37,6 +37,6 @@ def fast_seconds(
         return None
     theirs = nanogpt.time_of(tokens)
     # The ratio includes what our kernels gain on an H200; elsewhere they may gain nothing.
-    gain = 1.0 if card_class(card).name == "hopper" else ours.expected / nanogpt.expected
+    gain = 1.0 if kernels_measured(card) else ours.expected / nanogpt.expected
     least, most = SOONER
     return Range(theirs.low / most, theirs.expected / _MIDDLE, theirs.high / least * gain)
