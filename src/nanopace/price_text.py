@@ -31,16 +31,16 @@ _SIGN = rf"[{re.escape(SIGNS)}]|[A-Z]{{3}}"
 _PRICE = re.compile(
     rf"(?P<before>{_SIGN})?\s*{_NUMBER}\s*(?P<after>{_SIGN})?"
     r"(?:\s*(?:/|\bper\b)\s*(?:(?:GPU[\s-]?)?(?:h|hr|hour)|(?P<kwh>kWh)))?",
-    re.IGNORECASE,
+    re.ASCII | re.IGNORECASE,
 )
-_CO2 = re.compile(rf"{_NUMBER}\s*(?P<unit>k?g)?(?:\s*(?:/|\bper\b)\s*kWh)?", re.IGNORECASE)
+_CO2 = re.compile(rf"{_NUMBER}\s*(?P<unit>k?g)?(?:\s*(?:/|\bper\b)\s*kWh)?", re.ASCII | re.IGNORECASE)
 _GROUPED = re.compile(r"[1-9]\d{0,2},\d{3}")  # 1,234: over a thousand, or a little over one?
 _MOST_CO2_G = 3000.0  # per kWh: twice the oldest lignite plant; more is a slip of units
 
 
 def read_price(text: str) -> tuple[float, str | None, Unit]:
     """Read a price, per GPU hour by default: "0.35", "$2.49/h", "0,35 EUR" or "0.30 EUR/kWh" are all accepted."""
-    found = _PRICE.fullmatch(text.strip())
+    found = _PRICE.fullmatch(_plain(text))
     if found is None or _GROUPED.fullmatch(found["number"]) or (found["before"] and found["after"]):
         raise UsageError("--price {text}: not a price; write 0.35, '$2.49/h' or '0.30 EUR/kWh'", text=text)
     currency = (found["before"] or found["after"] or "").upper() or None
@@ -51,7 +51,7 @@ def read_price(text: str) -> tuple[float, str | None, Unit]:
 
 def read_co2(text: str) -> float:
     """Read grams of CO2 per kWh: "380", "380 g/kWh" or "0.38 kg/kWh"."""
-    found = _CO2.fullmatch(text.strip())
+    found = _CO2.fullmatch(_plain(text))
     if found is None or _GROUPED.fullmatch(found["number"]):
         raise UsageError("--co2 {text}: not grams per kWh; write 380, or '0.38 kg/kWh'", text=text)
     grams = _number(found) * (1000 if (found["unit"] or "").lower() == "kg" else 1)
@@ -92,6 +92,11 @@ def _second(unit: Unit, text: str) -> UsageError:
     if unit == "kwh":
         return UsageError("--price {text}: there is already a price per kWh", text=text)
     return UsageError("--price {text}: there is already a price per GPU hour", text=text)
+
+
+def _plain(text: str) -> str:
+    """Without the spaces that web pages put between a number and its currency."""
+    return " ".join(text.split())
 
 
 def _number(found: re.Match[str]) -> float:

@@ -37,7 +37,7 @@ def _money(bill: Bill, words: Words) -> str:
         cost = words.text("{cost} without electricity", cost=cost)
     if not more:
         return words.text("Cost: {cost}.", cost=cost)
-    left, total = in_sentence(bill, more, words), in_sentence(bill, money + more, words)
+    left, total = words.money(more, bill.currency), in_sentence(bill, money + more, words)
     return words.text(
         "Cost so far: {cost}. Until max_iters: {more} more, {total} in all.", cost=cost, more=left, total=total
     )
