@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from nanopace.tune.recommend.costs import card_prices, cost_notes, cost_sentence
 from nanopace.tune.recommend.models import NAMED
 from nanopace.tune.recommend.recommend import Recommendation, recommend
 from nanopace.tune.recommend.recommend_view import Answer, document, write
+from nanopace.views.json import recommend_json
 from nanopace.views.terminal.writer import TerminalWriter
 from nanopace.wording.catalog import words
 
@@ -110,6 +112,12 @@ def test_json_has_it_only_with_prices() -> None:
     assert "costs" not in document(Answer(found))
     costs = costs_of(found, EUROS)
     assert document(Answer(found, costs=costs))["costs"] is costs
+    written = json.loads(recommend_json([document(Answer(found, costs=costs))]))["costs"]
+    assert {*written} == {
+        *("currency", "per_gpu_hour", "per_kwh", "co2_g_per_kwh", "board_power_w", "one", "fast", "together")
+    }
+    assert {*written["one"]} == {*written["fast"]} == {*written["together"][0]} == {"gpus", "money", "kwh", "co2_kg"}
+    assert {*written["one"]["money"]} == {"low", "expected", "high"}
 
 
 def test_a_price_for_each_card() -> None:
