@@ -51,6 +51,8 @@ def test_the_tables_have_a_row() -> None:
     energy = pair(Prices(kwh=0.3, co2_g_per_kwh=380.0), Prices(kwh=0.3, co2_g_per_kwh=380.0))
     assert [row[0] for row in bill_rows(energy.a, energy.b, english)] == ["cost", "energy", "CO₂"]
     assert all(text.startswith("≤") for row in bill_rows(energy.a, energy.b, english) for text in row[1:3])
+    assert {row[3] for row in bill_rows(energy.a, energy.b, english)} == {""}  # the ratio of bounds bounds nothing
+    assert [row[3] for row in arrival_cost(energy, english)] == [""]
     assert "Energy: at most" in plain(energy)
 
 

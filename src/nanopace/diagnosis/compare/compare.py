@@ -20,6 +20,7 @@ from nanopace.diagnosis.comparison import Arrival, AtFlops, AtTime, AtTokens, Co
 from nanopace.diagnosis.invariants import withhold_false_findings
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.diagnosis.time.throughput import measured_step_ms
+from nanopace.record import replace
 
 
 def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
@@ -74,7 +75,8 @@ def _arrival_money(a: Diagnosis, b: Diagnosis, arrival: Arrival | None) -> PairO
     """What it cost to reach the same loss; None without prices."""
     if arrival is None or a.bill is None or b.bill is None:
         return None
-    return _pair(a.bill.money_of(arrival.a.seconds), b.bill.money_of(arrival.b.seconds))
+    found = _pair(a.bill.money_of(arrival.a.seconds), b.bill.money_of(arrival.b.seconds))
+    return replace(found, ratio=None) if a.bill.at_most or b.bill.at_most else found  # of bounds, it says nothing
 
 
 # --- speed -----------------------------------------------------------------------------------------------------------

@@ -34,7 +34,8 @@ def bill_rows(a: Diagnosis, b: Diagnosis, words: Words) -> list[Row]:
                 UNKNOWN if run.bill is None else shown(run.bill, amount, words)
                 for run, amount in zip((a, b), known, strict=True)
             ]
-            ratio = words.factor(known[1] / known[0]) if known[0] and known[1] else ""
+            bounded = any(text.startswith("≤") for text in texts)  # the ratio of two bounds bounds nothing
+            ratio = words.factor(known[1] / known[0]) if known[0] and known[1] and not bounded else ""
             rows.append((name, texts[0], texts[1], ratio))
     return rows
 
