@@ -135,6 +135,7 @@ def test_the_number_of_gpus_is_said_if_it_is_assumed() -> None:
     assumed = "For one GPU: the log does not say how many."
     assert assumed in said(billed(run(), EUROS))
     assert assumed not in said(billed(run(gpu="4070"), EUROS))
+    assert assumed not in said(billed(run(kwh=0.2), Prices(kwh=0.3)))  # what was measured is that of all
 
 
 def test_the_page_has_the_figure_and_the_section() -> None:

@@ -127,7 +127,7 @@ def cost_notes(diagnosis: Diagnosis, words: Words) -> list[str]:
     bill, notes = diagnosis.bill, []
     if bill is None or bill.so_far == Used():
         return []
-    if not bill.gpus_known:
+    if not bill.gpus_known and (bill.per_gpu_hour is not None or bill.energy_basis == "board_power"):
         notes.append(words.text('For one GPU: the log does not say how many. Pass --gpu "2x 4090" if there were more.'))
     if bill.energy_basis == "board_power":
         notes.append(words.text("Energy: at most, as if the card drew its board power all the time."))
