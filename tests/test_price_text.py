@@ -71,7 +71,8 @@ def test_a_comma_may_be_a_decimal_point() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "grams"), [("380", 380), ("380g/kWh", 380), ("0.38 kg/kWh", 380), ("0,38 kg per kWh", 380), ("0", 0)]
+    ("text", "grams"),
+    [("380", 380), ("380g/kWh", 380), ("0.38 kg/kWh", 380), ("0,38 kg per kWh", 380), ("0", 0), ("380 G/KWH", 380)],
 )
 def test_co2_is_in_grams(text: str, grams: float) -> None:
     assert read_co2(text) == pytest.approx(grams)

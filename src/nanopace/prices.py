@@ -23,10 +23,6 @@ class Prices(Record):
     co2_g_per_kwh: float | None = None
 
     @property
-    def of_money(self) -> bool:
-        return self.gpu_hour is not None or self.kwh is not None
-
-    @property
     def of_energy(self) -> bool:
         """Whether energy matters."""
         return self.kwh is not None or self.co2_g_per_kwh is not None

@@ -178,3 +178,52 @@ def test_a_bill_knows_its_prices() -> None:
     bill = billed(run(), BOTH).bill
     assert isinstance(bill, Bill)
     assert bill.prices == BOTH
+
+
+def section(diagnosis: Diagnosis) -> list[str]:
+    """The lines of the section, without their spaces."""
+    told = said(diagnosis).partition("What it costs\n")[2].partition("\n\n")[0]
+    return [" ".join(row.split()) for row in told.splitlines()]
+
+
+def with_time_left(low_s: float, high_s: float, **facts: Fact) -> Diagnosis:
+    found = run(kwh=0.2)
+    ahead = replace(found.ahead, seconds_per_1000=360.0, eta_s=3600.0, eta_low_s=low_s, eta_high_s=high_s)
+    return replace(found, ahead=ahead, facts={**found.facts, "gpu_count": Fact(1, "log"), **facts})
+
+
+def test_the_section_in_full() -> None:
+    assert section(billed(with_time_left(3000.0, 4500.0), BOTH)) == [
+        "so far €0.42 1.00 GPU hours at €0.36 + 0.200 kWh at €0.30",
+        "1,000 more iterations €0.042",
+        "until max_iters €0.42 80% interval: €0.35 to €0.52",
+        "in all €0.84",
+        "energy 0.200 kWh 200 W on average",
+        "CO₂ 76.0 g 380 g per kWh",
+        "CO₂ in all 152 g until max_iters",
+        "Energy is that of the GPUs, without the rest of the computer.",
+        "The parts of the wall clock share the energy by their time.",
+    ]
+
+
+def test_the_section_leaves_out_what_is_not_asked_for() -> None:
+    assert section(billed(with_time_left(3600.0, 3601.0, max_iters=Fact(9, "inferred")), EUROS)) == [
+        "so far EUR 0.36 1.00 GPU hours at EUR 0.36",
+        "1,000 more iterations EUR 0.036",
+        "until max_iters ~EUR 0.36",
+        "in all ~EUR 0.72",
+    ]
+    assert section(billed(run(gpu="4070", kwh=0.2), Prices(co2_g_per_kwh=380.0))) == [
+        "energy 0.200 kWh 200 W on average",
+        "CO₂ 76.0 g 380 g per kWh",
+        "Energy is that of the GPUs, without the rest of the computer.",
+    ]
+    found = run(gpu="4070")
+    no_pace = replace(found, ahead=replace(found.ahead, seconds_per_1000=None))
+    assert section(billed(no_pace, EUROS)) == ["so far EUR 0.36 1.00 GPU hours at EUR 0.36"]
+    unclear = replace(no_pace, wall=replace(no_pace.wall, unknown_s=None))
+    assert section(billed(unclear, EUROS))[1:] == ["Time that the log leaves out is not counted."]
+
+
+def test_what_is_free_costs_nothing() -> None:
+    assert line(billed(run(gpu="4070"), Prices(0.0, currency="EUR"))) == "Cost: EUR 0.00."

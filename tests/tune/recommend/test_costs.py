@@ -11,13 +11,13 @@ import pytest
 from nanopace.errors import UsageError
 from nanopace.hardware.cards import find_card
 from nanopace.prices import Prices
-from nanopace.tune.recommend.costs import card_prices, cost_notes, cost_sentence, costs_of
+from nanopace.tune.recommend.costs import card_prices, cost_notes, cost_sentence, costs_of, money_of
 from nanopace.tune.recommend.models import NAMED
 from nanopace.tune.recommend.recommend import Recommendation, recommend
 from nanopace.tune.recommend.recommend_view import Answer, document, write
 from nanopace.views.json import recommend_json
 from nanopace.views.terminal.writer import TerminalWriter
-from nanopace.wording.catalog import words
+from nanopace.wording.catalog import UNKNOWN, words
 
 GPT2 = NAMED["gpt2"]
 EUROS = Prices(2.0, currency="EUR")
@@ -82,6 +82,8 @@ def test_what_is_unknown_costs_nothing_known() -> None:
     both = costs_of(found, Prices(1.0, 0.3))
     assert both.one.money is not None
     assert "without electricity" in cost_notes(both, english)[0]
+    assert cost_notes(only_power, english) == cost_notes(costs_of(found, EUROS), english) == []
+    assert cost_notes(costs_of(on("4070"), Prices(1.0, 0.3)), english) == []
     assert "without electricity" in " ".join(printed(Answer(found, costs=both)).split())
     slow = replace(found, seconds=None, fast_seconds=None)
     assert costs_of(slow, EUROS).one.money is None
@@ -96,6 +98,18 @@ def test_the_report_has_it_wherever_it_has_hours() -> None:
     together = told[told.index("One card and several") : told.index("Settings and reasons")]
     assert together.count("EUR") == 3
     assert "cost" in together.splitlines()[1]
+
+
+def test_only_co2_is_no_cost() -> None:
+    found = on("4070")
+    costs, english = costs_of(found, Prices(co2_g_per_kwh=380.0)), words("en")
+    assert money_of(costs, lambda each: each.one, english) == ""
+    assert money_of(None, lambda each: each.one, english) == ""
+    assert money_of(costs_of(found, EUROS), lambda _: None, english) == UNKNOWN
+    assert cost_notes(costs, english) == []
+    told = printed(Answer(found, costs=costs))
+    assert "CO₂" in told
+    assert "cost" not in {line[:22].strip() for line in told.splitlines()}
 
 
 def test_side_by_side() -> None:

@@ -71,6 +71,11 @@ def test_why_it_is_unknown_is_said_of_each_run() -> None:
     told = cost_verdict(compare(a, b), words("en"))
     assert [line[:2] for line in told] == ["A:", "B:"]
     assert "no power readings" in told[0]
+    half_known = compare(billed(without[0], Prices(kwh=0.3)), run("narrow", CHEAP))
+    assert [line[:2] for line in cost_verdict(half_known, words("en"))] == ["A:"]
+    assert arrival_cost(half_known, words("en")) == []
+    rows = bill_rows(billed(without[0], Prices(0.35, 0.3)), run("narrow", Prices(0.35, 0.3)), words("en"))
+    assert rows[1][:2] == ("energy", UNKNOWN)
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
