@@ -76,6 +76,8 @@ def test_why_it_is_unknown_is_said_of_each_run() -> None:
     assert arrival_cost(half_known, words("en")) == []
     rows = bill_rows(billed(without[0], Prices(0.35, 0.3)), run("narrow", Prices(0.35, 0.3)), words("en"))
     assert rows[1][:2] == ("energy", UNKNOWN)
+    mirrored = bill_rows(run("narrow", Prices(0.35)), billed(without[0], Prices(kwh=0.3)), words("en"))
+    assert [row[2:] for row in mirrored] == [(UNKNOWN, "")]
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
