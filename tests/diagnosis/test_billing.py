@@ -50,7 +50,7 @@ def test_nothing_changes_without_prices() -> None:
 def test_an_hour_of_one_gpu() -> None:
     found = bill_of(run(), Prices(0.36, currency="EUR"))
     assert found.so_far == Used(1.0, None, None, pytest.approx(0.36))
-    assert (found.gpus, found.gpus_known, found.currency) == (1, False, "EUR")
+    assert (found.gpus, found.gpus_basis, found.currency) == (1, "assumed", "EUR")
     assert {each.phase: each.used.money for each in found.phases} == pytest.approx(
         {"training": 0.33, "evaluation": 0.02, "checkpoint": 0.01}
     )
@@ -59,19 +59,20 @@ def test_an_hour_of_one_gpu() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "gpus", "known"),
+    ("facts", "gpus", "basis"),
     [
-        ({"gpu_count": Fact(8, "log"), "world_size": Fact(4, "log")}, 8, True),
-        ({"world_size": Fact(4, "log")}, 4, True),
-        ({"gpu": Fact("4070", "flag")}, 1, True),  # --gpu "2x 4070" would be two
-        ({"gpu": Fact("4070", "log")}, 1, False),
-        ({"device": Fact("cpu", "log")}, 1, True),
-        ({"gpu_count": Fact(0, "log")}, 1, False),
+        ({"gpu_count": Fact(8, "log"), "world_size": Fact(4, "log")}, 8, "known"),
+        ({"world_size": Fact(4, "log")}, 4, "known"),
+        ({"gpu_count": Fact(8, "inferred", "trainer")}, 8, "inferred"),
+        ({"gpu": Fact("4070", "flag")}, 1, "known"),  # --gpu "2x 4070" would be two
+        ({"gpu": Fact("4070", "log")}, 1, "assumed"),
+        ({"device": Fact("cpu", "log")}, 1, "known"),
+        ({"gpu_count": Fact(0, "log")}, 1, "assumed"),
     ],
 )
-def test_every_gpu_is_paid(facts: dict[str, Fact], gpus: int, known: bool) -> None:
+def test_every_gpu_is_paid(facts: dict[str, Fact], gpus: int, basis: str) -> None:
     found = bill_of(run(facts), Prices(0.5))
-    assert (found.gpus, found.gpus_known) == (gpus, known)
+    assert (found.gpus, found.gpus_basis) == (gpus, basis)
     assert found.so_far.money == pytest.approx(0.5 * gpus)
 
 

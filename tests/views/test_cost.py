@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def run(eta_s: float | None = None, gpu: str | None = None, kwh: float | None = 
     names = [field.name for field in dataclasses.fields(found.wall) if field.name.endswith("_s")]
     wall = replace(found.wall, **{name: (getattr(found.wall, name) or 0.0) * factor for name in names})
     ahead = replace(found.ahead, eta_s=eta_s, eta_low_s=None, eta_high_s=None)
-    facts = {**found.facts, **({} if gpu is None else {"gpu": Fact(gpu, "flag")})}
+    facts = {**found.facts, "gpu_count": Fact(1, "log"), **({} if gpu is None else {"gpu": Fact(gpu, "flag")})}
     use = None if kwh is None else GpuUse(samples=9, energy_kwh=kwh)
     return replace(found, wall=wall, ahead=ahead, facts=facts, gpu_use=use)
 
@@ -128,14 +129,43 @@ def test_advice_saves_money() -> None:
     found = of_example()
     assert "Saves 2 min 46 s (4.6%)." in render(found)
     priced = " ".join(render(billed(found, Prices(36.0, currency="$"))).split())
-    assert "Saves 2 min 46 s (4.6%) and $1.66." in priced.replace("\u00a0", " ")
+    assert "Saves 2 min 46 s (4.6%) and $1.66 per GPU." in priced.replace("\u00a0", " ")
 
 
-def test_the_number_of_gpus_is_said_if_it_is_assumed() -> None:
-    assumed = "For one GPU: the log does not say how many."
-    assert assumed in said(billed(run(), EUROS))
-    assert assumed not in said(billed(run(gpu="4070"), EUROS))
-    assert assumed not in said(billed(run(kwh=0.2), Prices(kwh=0.3)))  # what was measured is that of all
+def of_unknown_gpus(**known: Any) -> Diagnosis:
+    found = run(**known)
+    return replace(found, facts={name: fact for name, fact in found.facts.items() if name != "gpu_count"})
+
+
+def test_without_the_number_of_gpus_it_is_the_cost_of_one() -> None:
+    found = billed(of_unknown_gpus(), EUROS)
+    assert line(found) == "Cost: EUR 0.36 per GPU."
+    assert "Per GPU: the log does not say how many there were." in said(found)
+    assert "cost per GPU" in {figure.name for figure in key_figures(Report(found, words("en")))}
+    in_log = replace(of_unknown_gpus(), facts={**of_unknown_gpus().facts, "gpu": Fact("4070", "log")})
+    energy = "Cost: at most €0.060 per GPU. CO₂: at most 76.0 g per GPU."
+    assert line(billed(in_log, Prices(kwh=0.3, currency="€", co2_g_per_kwh=380.0))) == energy
+
+
+def test_what_depends_on_an_inferred_number_of_gpus_is_marked() -> None:
+    found = run(eta_s=3600.0)
+    facts = {"gpu_count": Fact(8, "inferred", "trainer"), "max_iters": Fact(9, "inferred", "trainer")}
+    inferred = billed(replace(found, facts={**found.facts, **facts}), EUROS)
+    assert line(inferred).startswith("Cost so far: ~EUR 2.88.")
+    assert section(inferred)[-1] == "in all ~EUR 5.76"
+    figure = next(each for each in key_figures(Report(inferred, words("en"))) if each.name == "cost")
+    assert (figure.value, figure.more) == ("~EUR\u00a02.88", "~EUR\u00a05.76 in all")
+    measured = replace(inferred, bill=None, gpu_use=GpuUse(samples=9, energy_kwh=0.2))
+    assert "~" not in line(billed(measured, Prices(kwh=0.3)))
+
+
+def test_the_number_of_gpus_may_not_matter() -> None:
+    for found in (of_unknown_gpus(gpu="4070"), run()):  # --gpu "2x 4070" would be two
+        assert "er GPU" not in line(billed(found, EUROS))
+        assert "Per GPU" not in said(billed(found, EUROS))
+    measured = billed(of_unknown_gpus(kwh=0.2), Prices(kwh=0.3))  # by the sensors of all
+    assert "er GPU" not in line(measured)
+    assert "Per GPU" not in said(measured)
 
 
 def test_the_page_has_the_figure_and_the_section() -> None:
@@ -145,7 +175,7 @@ def test_the_page_has_the_figure_and_the_section() -> None:
     assert figure.more == "EUR\u00a00.72 in all"
     page = render(billed(of_example(), EUROS), format="html").replace("\u00a0", " ")
     assert 'id="run-0-cost"' in page
-    assert "Cost: EUR 0.36." in page
+    assert "Cost: EUR 0.36 per GPU." in page
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)

@@ -10,6 +10,7 @@ from nanopace.record import Record
 # measured: by the cards' sensors; board_power: at most this, as if each card drew its board power all the time
 EnergyBasis = Literal["measured", "board_power"]
 Missing = Literal["time", "energy"]
+GpusBasis = Literal["known", "inferred", "assumed"]  # assumed: one, because nothing says how many
 
 _S_PER_HOUR = 3600.0
 _JOULES_PER_KWH = 3.6e6
@@ -31,7 +32,7 @@ class Bill(Record):
     per_kwh: float | None
     co2_g_per_kwh: float | None
     gpus: int
-    gpus_known: bool  # else one is assumed
+    gpus_basis: GpusBasis
     watts: float | None  # of all cards, while the machine is awake
     energy_basis: EnergyBasis | None
     missing: Missing | None  # what one of the prices would need and nothing shows; it is left out of all figures
@@ -50,6 +51,17 @@ class Bill(Record):
     def at_most(self) -> bool:
         """Whether the money is only a bound."""
         return self.per_kwh is not None and self.energy_basis == "board_power"
+
+    @property
+    def per_gpu(self) -> bool:
+        """Whether the figures are those of one GPU, because nothing says how many there were. What their sensors
+        measured is that of all."""
+        return self.gpus_basis == "assumed" and self.counts_gpus
+
+    @property
+    def counts_gpus(self) -> bool:
+        """Whether the figures depend on the number of GPUs."""
+        return self.per_gpu_hour is not None or self.energy_basis == "board_power"
 
     def of(self, seconds: float) -> Used:
         """What so many seconds cost while the machine is awake."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nanopace.diagnosis.bill import Bill, BilledPhase, EnergyBasis, Missing, cost_of
+from nanopace.diagnosis.bill import Bill, BilledPhase, EnergyBasis, GpusBasis, Missing, cost_of
 from nanopace.diagnosis.result import Diagnosis, Wall
 from nanopace.errors import CardError
 from nanopace.prices import Prices, Used
@@ -31,7 +31,7 @@ def billed(diagnosis: Diagnosis, prices: Prices | None) -> Diagnosis:
 
 
 def _bill(run: Diagnosis, prices: Prices) -> Bill:
-    gpus, gpus_known = _gpus(run)
+    gpus, gpus_basis = _gpus(run)
     power = _power(run, gpus) if prices.of_energy else _Power(None, None)
     wall, ahead = run.wall, run.ahead
 
@@ -48,7 +48,7 @@ def _bill(run: Diagnosis, prices: Prices) -> Bill:
         per_kwh=prices.kwh,
         co2_g_per_kwh=prices.co2_g_per_kwh,
         gpus=gpus,
-        gpus_known=gpus_known,
+        gpus_basis=gpus_basis,
         watts=power.watts,
         energy_basis=power.basis,
         missing=_missing(wall, prices, power),
@@ -80,14 +80,15 @@ def _missing(wall: Wall, prices: Prices, power: _Power) -> Missing | None:
     return "energy" if prices.of_energy and power.watts is None else None
 
 
-def _gpus(run: Diagnosis) -> tuple[int, bool]:
-    """How many GPUs trained, and whether anything says so."""
+def _gpus(run: Diagnosis) -> tuple[int, GpusBasis]:
+    """How many GPUs trained, and how that is known."""
     for name in ("gpu_count", "world_size"):
         fact = run.facts.get(name)
         if fact is not None and isinstance(fact.value, int) and fact.value >= 1:
-            return fact.value, True
+            return fact.value, "inferred" if fact.origin == "inferred" else "known"
     card = run.facts.get("gpu")
-    return 1, _on_cpu(run) or (card is not None and card.origin == "flag")  # --gpu "2x 4090" would name more
+    one = _on_cpu(run) or (card is not None and card.origin == "flag")  # --gpu "2x 4090" would name more
+    return 1, "known" if one else "assumed"
 
 
 def _on_cpu(run: Diagnosis) -> bool:

@@ -9,7 +9,7 @@ from nanopace.wording.numbers import FIXED, money_digits
 
 def in_table(bill: Bill, money: float | None, words: Words) -> str:
     """Money, marked if it is only a bound."""
-    return _marked(bill.at_most, words.money(money, bill.currency))
+    return _marked(bill, bill.at_most, words.money(money, bill.currency))
 
 
 def in_column(bill: Bill, money: float | None, words: Words) -> str:
@@ -21,31 +21,45 @@ def in_column(bill: Bill, money: float | None, words: Words) -> str:
     least = 10.0**-digits
     if 0 < money < least / 2:
         return f"<{words.money(least, bill.currency, digits)}"
-    return _marked(bill.at_most, words.money(money, bill.currency, digits))
+    return _marked(bill, bill.at_most, words.money(money, bill.currency, digits))
 
 
 def in_sentence(bill: Bill, money: float | None, words: Words) -> str:
     """Money in words."""
-    return _told(bill.at_most, words.money(money, bill.currency), words)
+    return _told(bill, words.money(money, bill.currency), words, at_most=bill.at_most)
 
 
 def co2_in_table(bill: Bill, kg: float | None, words: Words) -> str:
-    return _marked(bill.energy_basis == "board_power", words.co2(kg))
+    return _marked(bill, bill.energy_basis == "board_power", words.co2(kg))
 
 
 def co2_in_sentence(bill: Bill, kg: float | None, words: Words) -> str:
-    return _told(bill.energy_basis == "board_power", words.co2(kg), words)
+    return _told(bill, words.co2(kg), words, at_most=bill.energy_basis == "board_power")
 
 
 def energy_in_table(bill: Bill, kwh: float | None, words: Words) -> str:
     if kwh is None:
         return UNKNOWN
-    return _marked(bill.energy_basis == "board_power", words.value("energy_kwh", kwh))
+    return _marked(bill, bill.energy_basis == "board_power", words.value("energy_kwh", kwh))
 
 
-def _marked(at_most: bool, text: str) -> str:
-    return f"≤{FIXED}{text}" if at_most and text != UNKNOWN else text
+def _marked(bill: Bill, at_most: bool, text: str) -> str:
+    if text == UNKNOWN:
+        return text
+    return f"≤{FIXED}{_tilde(bill)}{text}" if at_most else f"{_tilde(bill)}{text}"
 
 
-def _told(at_most: bool, text: str, words: Words) -> str:
-    return words.text("at most {time}", time=text) if at_most else text
+def _tilde(bill: Bill) -> str:
+    """The mark of what depends on an inferred number of GPUs."""
+    return "~" if bill.gpus_basis == "inferred" and bill.counts_gpus else ""
+
+
+def _told(bill: Bill, text: str, words: Words, *, at_most: bool) -> str:
+    amount = f"{_tilde(bill)}{text}"
+    bound = words.text("at most {time}", time=amount) if at_most else amount
+    return words.text("{amount} per GPU", amount=bound) if bill.per_gpu else bound
+
+
+def cost_name(bill: Bill, words: Words) -> str:
+    """The name of a figure."""
+    return words.text("cost per GPU") if bill.per_gpu else words.text("cost")

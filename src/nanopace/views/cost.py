@@ -7,7 +7,7 @@ from nanopace.diagnosis.result import Diagnosis
 from nanopace.prices import Used
 from nanopace.views.amounts import co2_in_sentence, co2_in_table, energy_in_table, in_sentence, in_table
 from nanopace.views.document import Section, Table, Text
-from nanopace.views.report import Report, marked
+from nanopace.views.report import Report
 from nanopace.wording.catalog import Words
 
 Rows = list[tuple[Text, ...]]
@@ -86,9 +86,14 @@ def _moneys(report: Report, bill: Bill) -> Rows:
         if bill.ahead_low is not None and bill.ahead_high is not None:
             low, high = (words.money(each.money, bill.currency) for each in (bill.ahead_low, bill.ahead_high))
             note = words.text("80% interval: {low} to {high}", low=low, high=high) if low != high else ""
-        rows.append((words.text("until max_iters"), marked(mark, in_table(bill, ahead.money, words)), note))
-        rows.append((words.text("in all"), marked(mark, in_table(bill, so_far.money + ahead.money, words)), ""))
+        rows.append((words.text("until max_iters"), _inferred(mark, in_table(bill, ahead.money, words)), note))
+        rows.append((words.text("in all"), _inferred(mark, in_table(bill, so_far.money + ahead.money, words)), ""))
     return rows
+
+
+def _inferred(mark: str, text: str) -> str:
+    """A figure that depends on an inferred max_iters, marked once."""
+    return text if "~" in text else mark + text
 
 
 def _quantities(bill: Bill, words: Words) -> str:
@@ -127,8 +132,8 @@ def cost_notes(diagnosis: Diagnosis, words: Words) -> list[str]:
     bill, notes = diagnosis.bill, []
     if bill is None or bill.so_far == Used():
         return []
-    if not bill.gpus_known and (bill.per_gpu_hour is not None or bill.energy_basis == "board_power"):
-        notes.append(words.text('For one GPU: the log does not say how many. Pass --gpu "2x 4090" if there were more.'))
+    if bill.per_gpu:
+        notes.append(words.text('Per GPU: the log does not say how many there were. If several, pass --gpu "2x 4090".'))
     if bill.energy_basis == "board_power":
         notes.append(words.text("Energy: at most, as if the card drew its board power all the time."))
     if bill.energy_basis is not None:

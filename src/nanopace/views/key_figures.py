@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nanopace.views.amounts import in_table
+from nanopace.views.amounts import cost_name, in_table
 from nanopace.views.report import Report, card_range, marked
 from nanopace.wording.catalog import UNKNOWN
 
@@ -57,5 +57,5 @@ def _cost(report: Report) -> list[Figure]:
     more = None
     if bill.ahead is not None and bill.ahead.money:
         total = in_table(bill, bill.so_far.money + bill.ahead.money, words)
-        more = words.text("{total} in all", total=marked(report.tilde("max_iters"), total))
-    return [Figure(words.text("cost"), in_table(bill, bill.so_far.money, words), more)]
+        more = words.text("{total} in all", total=total if "~" in total else report.tilde("max_iters") + total)
+    return [Figure(cost_name(bill, words), in_table(bill, bill.so_far.money, words), more)]

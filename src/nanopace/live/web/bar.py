@@ -9,7 +9,7 @@ from nanopace.diagnosis.result import Ahead, Diagnosis
 from nanopace.live.web.alerts import Alert
 from nanopace.live.web.followed import Followed, State
 from nanopace.live.web.library import Key
-from nanopace.views.amounts import in_table
+from nanopace.views.amounts import cost_name, in_table
 from nanopace.views.report import Report, made_of, share_done
 from nanopace.wording.catalog import Words
 
@@ -99,7 +99,7 @@ def _cost(run: Diagnosis, words: Words) -> Iterable[tuple[str, str]]:
     if bill.ahead is not None and bill.ahead.money:
         whole = in_table(bill, bill.so_far.money + bill.ahead.money, words)
         text = words.text("{cost} so far, {whole} in total", cost=text, whole=whole)
-    yield words.text("cost"), text
+    yield cost_name(bill, words), text
 
 
 def _silence(log: Followed, state: State, words: Words) -> list[dict[str, object]]:
