@@ -46,8 +46,8 @@ def test_dashes_are_no_value(flag: str, capsys: pytest.CaptureFixture[str]) -> N
 
 
 OF_LOGS = [
-    *("--config", "--gpu", "--help", "--html", "--json"),
-    *("--lang", "--no-color", "--open", "--pattern", "--set", "--stage", "--verbose", "--width"),
+    *("--co2", "--config", "--gpu", "--help", "--html", "--json"),
+    *("--lang", "--no-color", "--open", "--pattern", "--price", "--set", "--stage", "--verbose", "--width"),
 ]
 OPTIONS = {
     "train": sorted(
@@ -128,6 +128,7 @@ OPTIONS = {
     ],
     "recommend": [
         "--batch",
+        "--co2",
         "--dataset",
         "--gpu",
         "--help",
@@ -138,6 +139,7 @@ OPTIONS = {
         "--no-color",
         "--overwrite",
         "--peak-tflops",
+        "--price",
         "--tokens",
         "--width",
         "--write",

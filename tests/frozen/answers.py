@@ -31,6 +31,7 @@ COMMANDS = (
 _ROOT = Path(__file__).resolve().parents[2]
 _LOGS = [str(_ROOT / "examples" / f"{name}.log") for name in ("narrow", "wide", "slow-rows")]
 _NANOCHAT = [f"logs/pretraining-{month}.log" for month in ("2025-10", "2025-12", "2026-03")]
+_PRICES = ["--price=0.35 EUR", "--price=0.30/kWh", "--co2=380"]
 
 JSON = {
     "recommend": ["recommend", "--gpu=4070", "--model=gpt2"],
@@ -41,6 +42,8 @@ JSON = {
     "explain_nanochat": ["explain", "logs/finetuning-2026-02.log"],
     "compare_several": ["compare", *_LOGS, "--gpu=4070"],
     "compare_nanochat": ["compare", *_NANOCHAT],
+    "explain_prices": ["explain", _LOGS[2], "--gpu=4070", "--set=max_iters=60000", *_PRICES],
+    "compare_prices": ["compare", *_LOGS[:2], *_PRICES],
 }
 
 

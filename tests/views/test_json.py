@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from nanopace import run
-from nanopace.diagnosis import comparison, result
+from nanopace import prices, run
+from nanopace.diagnosis import bill, comparison, result
 from nanopace.diagnosis.comparison import Comparison
 from nanopace.diagnosis.result import Curves, Diagnosis
 from nanopace.record import Record, field_names
@@ -32,6 +32,7 @@ PAIRS_OF = (
     "tokens_per_s",
     "mfu_card",
     "overhead_share",
+    "arrival_money",
 )
 
 
@@ -41,7 +42,7 @@ def any_record(kind: type[Record], **fixed: st.SearchStrategy[Any]) -> st.Search
     return st.builds(kind, **{name: st.from_type(hints[name]) for name in field_names(kind)} | fixed)
 
 
-for module in (run, result, comparison):
+for module in (prices, run, bill, result, comparison):
     for kind in vars(module).values():
         if isinstance(kind, type) and issubclass(kind, Record) and kind is not Record:
             st.register_type_strategy(kind, any_record)
@@ -115,7 +116,7 @@ def fields_of(kind: type, before: str = "") -> Iterator[str]:
         path = f"{before}.{field.name}".lstrip(".")
         yield path
         words = set(re.findall(r"\w+", str(field.type)))
-        for name, inner in vars(result).items():
+        for name, inner in {**vars(bill), **vars(result)}.items():
             if name in words and dataclasses.is_dataclass(inner):
                 inside = {"tuple": "[]", "Mapping": ".*"}.get(str(field.type).partition("[")[0], "")
                 yield from fields_of(inner, path + inside)
@@ -176,7 +177,15 @@ def test_mappings_are_sorted_and_fields_in_their_order() -> None:
     numbers = {"b": 1, "a": None, "c": "x"}
     found = load(explain_json([diagnosis(findings=(result.Finding("startup", numbers),))]))
     assert list(found["findings"][0]["numbers"]) == ["a", "b", "c"]
-    assert list(found) == ["version", *(f.name for f in dataclasses.fields(Diagnosis) if f.name != "version")]
+    names = [field.name for field in dataclasses.fields(Diagnosis)]
+    assert list(found) == ["version", *(name for name in names if name not in ("version", "bill"))]
+
+
+def test_without_prices_no_key_speaks_of_money() -> None:
+    free = with_(Comparison, a=diagnosis(), b=diagnosis())
+    for text in (explain_json([diagnosis()]), compare_json([free])):
+        assert "bill" not in text
+        assert "money" not in text
 
 
 def test_a_curve_stands_on_one_line_and_the_text_is_ascii() -> None:

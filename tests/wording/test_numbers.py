@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
-from babel.numbers import format_decimal, format_percent
+from babel.numbers import format_currency, format_decimal, format_percent
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nanopace.wording.catalog import UNKNOWN, Words, words
-from nanopace.wording.numbers import FORMS, LANGUAGES, decimal, percent, shortened, significant
+from nanopace.wording.numbers import FORMS, LANGUAGES, decimal, money, percent, shortened, significant
 
 VALUES = [0, 1, 12, 999, 1000, 1234, 9999, 10_000, 12_345, 999_999, 1_234_567, 10**9, 123_456_789_012]
 
@@ -51,6 +51,41 @@ def test_percentages_are_babels(language: str, fraction: float) -> None:
 
 def _percent(language: str) -> str:
     return "%" if language == "en" else "\u00a0%"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("x", [0.35, 1, 2.5, 999.99, 12_345.678, 1_234_567.8, -2.49])
+@pytest.mark.parametrize(("sign", "currency"), [("€", "EUR"), ("EUR", "EUR"), ("CHF", "CHF")])
+def test_money_is_babels(language: str, x: float, sign: str, currency: str) -> None:
+    code = "¤¤" if sign == currency else "¤"
+    gap = "\u00a0" if sign == currency else ""
+    pattern = f"{code}{gap}#,##0.00" if language == "en" else f"#,##0.00\u00a0{code}"
+    assert money(x, FORMS[language], sign) == format_currency(x, currency, pattern, locale=language)
+
+
+def test_small_money_shows_two_digits() -> None:
+    english = FORMS["en"]
+    shown = [money(x, english) for x in (0, 0.1, 0.0949, 0.012345, 0.00037, 0.0951, 1234.5)]
+    assert shown == ["0.00", "0.10", "0.095", "0.012", "0.00037", "0.10", "1,234.50"]
+    assert money(12_345.6, english, "JPY") == "JPY\u00a012,346"
+    assert money(12.34, english, "JPY") == "JPY\u00a012.34"
+    assert money(0.001, english, "$", 2) == "$0.00"
+    assert money(-0.001, english, "$", 2) == "$0.00"
+
+
+@pytest.mark.parametrize(
+    ("kg", "shown"),
+    [
+        (0.0634, "63.4 g"),
+        (0.9994, "999 g"),
+        (0.9996, "1.00 kg"),
+        (12.34, "12.3 kg"),
+        (999.6, "1.00 t"),
+        (None, UNKNOWN),
+    ],
+)
+def test_co2_has_a_fitting_unit(kg: float | None, shown: str) -> None:
+    assert words("en").co2(kg).replace("\u00a0", " ") == shown
 
 
 def test_french_has_its_own_spaces() -> None:

@@ -56,6 +56,25 @@ def add_stage(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_prices(parser: argparse.ArgumentParser, name: str = "") -> None:
+    """Flags that turn time into money and CO2. `name`: in the metavar, what a price may be given for."""
+    group = parser.add_argument_group("cost")
+    group.add_argument(
+        "--price",
+        metavar=f"{name}PRICE",
+        action="append",
+        default=[],
+        help="what a GPU hour costs, such as 0.35 or '$2.49/h', or a kWh, such as '0.30 EUR/kWh'; or one of each",
+    )
+    group.add_argument(
+        "--co2",
+        metavar=f"{name}GRAMS",
+        action="append",
+        default=[],
+        help="grams of CO2 per kWh of electricity, such as 380",
+    )
+
+
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Flags for how the answer is shown."""
     group = parser.add_argument_group("output")

@@ -121,6 +121,7 @@ class Comparison(Record):
     findings: tuple[Finding, ...]
     arrival: Arrival | None = None  # None if validation losses or times are unknown or not comparable
     version: int = JSON_VERSION
+    arrival_money: PairOf | None = None  # what each run cost until then, if prices are given; not in the JSON if None
 
     def _repr_html_(self) -> str:
         """For notebooks."""

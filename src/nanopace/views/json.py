@@ -2,7 +2,7 @@
 
 The records of `diagnosis.result` define the format, so there is no second list of keys that could become outdated.
 There are two additions: floats are rounded to ten significant digits, so that all machines print the same text, and
-values that are not finite are null, because JSON has no NaN.
+values that are not finite are null, because JSON has no NaN. And one omission: without prices, no key speaks of money.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def _ordered(document: Mapping[str, object]) -> Json:
 
 
 def _explained(diagnosis: Diagnosis, *, curves: bool = True) -> dict[str, Json]:
-    keys = [name for name in field_names(diagnosis) if name != "version" and (curves or name != "curves")]
+    left_out = {"version", *(() if curves else ("curves",)), *(("bill",) if diagnosis.bill is None else ())}
+    keys = [name for name in field_names(diagnosis) if name not in left_out]
     return {"version": diagnosis.version, **{key: _plain(getattr(diagnosis, key)) for key in keys}}
 
 
@@ -82,7 +83,8 @@ def _compared(comparison: Comparison, other: int) -> dict[str, Json]:
         "a": {"run": 0, "name": comparison.a.source.name},
         "b": {"run": other, "name": comparison.b.source.name},
     }
-    keys = [name for name in field_names(comparison) if name not in ("a", "b", "version")]
+    left_out = ("a", "b", "version", *(("arrival_money",) if comparison.arrival_money is None else ()))
+    keys = [name for name in field_names(comparison) if name not in left_out]
     return pair | {key: _plain(getattr(comparison, key)) for key in keys}
 
 

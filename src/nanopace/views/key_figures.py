@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nanopace.views.amounts import cost_name, in_table
 from nanopace.views.report import Report, card_range, marked
 from nanopace.wording.catalog import UNKNOWN
 
@@ -42,6 +43,19 @@ def key_figures(report: Report) -> list[Figure]:
             words.text("of the wall clock"),
         ),
         Figure(words.text("wall clock"), words.duration(wall.total_s)),
+        *_cost(report),
         Figure(words.text("best validation"), words.number(loss.best_val, 4), perplexity),
     ]
     return [figure for figure in figures if figure.value != UNKNOWN]
+
+
+def _cost(report: Report) -> list[Figure]:
+    """What the run has cost, and will have cost at its end; nothing without prices."""
+    words, bill = report.words, report.diagnosis.bill
+    if bill is None or bill.so_far.money is None:
+        return []
+    more = None
+    if bill.ahead is not None and bill.ahead.money:
+        total = in_table(bill, bill.so_far.money + bill.ahead.money, words)
+        more = words.text("{total} in all", total=total if "~" in total else report.tilde("max_iters") + total)
+    return [Figure(cost_name(bill, words), in_table(bill, bill.so_far.money, words), more)]

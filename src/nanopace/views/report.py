@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nanopace.diagnosis.result import Diagnosis, Finding, Loss, Mfu, Phases, SlowRow, Wall
+from nanopace.views.amounts import in_sentence
 from nanopace.wording.catalog import UNKNOWN, Words
 
 # How the log was read, which matters before anything else. Shown below the title.
@@ -144,10 +145,13 @@ class Report:
         words = self.words
         if finding.saves_s is None:
             return ""
-        time = words.duration(finding.saves_s)
-        if finding.saves_share is None:
+        time, bill = words.duration(finding.saves_s), self.diagnosis.bill
+        if finding.saves_share is not None:
+            time = f"{time} ({words.percent(finding.saves_share)})"
+        money = None if bill is None else bill.money_of(finding.saves_s)
+        if bill is None or money is None:
             return words.text("Saves {time}.", time=time)
-        return words.text("Saves {time} ({share}).", time=time, share=words.percent(finding.saves_share))
+        return words.text("Saves {time} and {money}.", time=time, money=in_sentence(bill, money, words))
 
     def tilde(self, *facts: str) -> str:
         """The mark of a figure that depends on an inferred fact."""

@@ -8,6 +8,8 @@ from itertools import accumulate
 
 from nanopace.diagnosis.result import Diagnosis, SlowRow
 from nanopace.views import figures
+from nanopace.views.amounts import in_column
+from nanopace.views.cost import cost
 from nanopace.views.document import Cell, Line, Section, Table, Text
 from nanopace.views.report import (
     Report,
@@ -32,7 +34,7 @@ class Explained:
         self.report = Report(diagnosis, words, verbose=verbose)
         self.answer = summary(self.report)  # first, so that no section repeats it
         writers = (
-            *(_wall, _iteration_times, _slow_rows, figures.throughput, figures.utilisation),
+            *(_wall, cost, _iteration_times, _slow_rows, figures.throughput, figures.utilisation),
             *(figures.loss, figures.known_facts, _samples, _notes, _advice),
         )
         self.sections = {section.name: section for section in (write(self.report) for write in writers)}
@@ -40,27 +42,43 @@ class Explained:
 
 def _wall(report: Report) -> Section:
     """Every second of the wall clock, by phase."""
-    words, diagnosis, wall = report.words, report.diagnosis, report.diagnosis.wall
+    words, diagnosis, wall, bill = report.words, report.diagnosis, report.diagnosis.wall, report.diagnosis.bill
     if wall.total_s is None:
         return Section("wall", words.text("Where the time went"), [])
     rows: list[Sequence[Text]] = []
     parts = parts_of_phases(diagnosis.phases, wall)
     for phase, seconds in seconds_by_phase(wall).items():
         if seconds is None and phase == "unknown":
-            rows.append((Cell(words.phase(phase), shade=phase), "", "?"))
+            rows.append((Cell(words.phase(phase), shade=phase), "", "?", ""))
         elif seconds:
             share = seconds / wall.total_s
             name = Cell(phase_name(diagnosis, phase, words), shade=phase, share=share)
-            rows.append((name, words.percent(share), words.duration(seconds)))
+            rows.append((name, words.percent(share), words.duration(seconds), _money(diagnosis, phase, words)))
             for part, of_it in parts.get(phase, {}).items():
-                rows.append((f"– {words.part(part)}", words.percent(of_it / wall.total_s), words.duration(of_it)))
-    blocks: list[str | Table] = [Table(rows, "lrr")]
+                money = "" if bill is None else in_column(bill, bill.money_of(of_it), words)
+                rows.append(
+                    (f"– {words.part(part)}", words.percent(of_it / wall.total_s), words.duration(of_it), money)
+                )
+    head = ("", words.text("share"), words.text("time"), words.text("cost")) if _priced(diagnosis) else ()
+    blocks: list[str | Table] = [Table(rows, "lrrr", head)]
     if diagnosis.phases is not None and diagnosis.phases.checkpoint_background_s:
         beside = words.duration(diagnosis.phases.checkpoint_background_s)
         blocks.append(words.text("Checkpoints were written in the background, in {time}.", time=beside))
     if diagnosis.evaluations.contains_checkpoint:
         blocks.append(words.text("The evaluation time here includes checkpoints."))
     return Section("wall", words.text("Where the time went"), blocks)
+
+
+def _priced(diagnosis: Diagnosis) -> bool:
+    return diagnosis.bill is not None and diagnosis.bill.so_far.money is not None
+
+
+def _money(diagnosis: Diagnosis, phase: str, words: Words) -> str:
+    """What a phase cost; empty without prices."""
+    if diagnosis.bill is None:
+        return ""
+    found = (each.used.money for each in diagnosis.bill.phases if each.phase == phase)
+    return in_column(diagnosis.bill, next(found, None), words)
 
 
 def _iteration_times(report: Report) -> Section:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.diagnosis.time.pace_findings import lost_s
+from nanopace.views.cost import cost_line
 from nanopace.views.report import READING, Report, card_range, span_of, total_time
 
 SLOW_DOWNS = ("level_shift", "level_shift_at_restart", "slow_beginning", "drift", "slower_at_the_end")
@@ -26,6 +27,7 @@ def summary(report: Report) -> list[tuple[str, str]]:
         (_step(report) if report.diagnosis.timed else "", ""),
         (report.sentence(alarm) if alarm else "", "bold red"),
         *([(_cost(report), ""), (_card(report), "")] if report.diagnosis.timed else [(_loss(report), "")]),
+        (cost_line(report.diagnosis, report.words), ""),
         (_do(report), "bold green"),
     ]
     return [(line, style) for line, style in lines if line]

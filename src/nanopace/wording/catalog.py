@@ -291,6 +291,17 @@ class Words:
         """An amount of memory or data with its unit, in GB, MB or GiB."""
         return UNKNOWN if x is None else numbers.size(x, self._form, unit, digits)
 
+    def money(self, x: float | None, currency: str | None, digits: int | None = None) -> str:
+        """An amount of money, in the currency that was typed: $2.49, 2,49 EUR; without one, 2.49."""
+        return UNKNOWN if x is None else numbers.money(x, self._form, currency, digits)
+
+    def co2(self, kg: float | None) -> str:
+        """A mass of CO2: 63 g, 1.2 kg, 3.4 t."""
+        if kg is None:
+            return UNKNOWN
+        size, unit = (kg * 1000, "g") if kg < 0.9995 else (kg, "kg") if kg < 999.5 else (kg / 1000, "t")
+        return f"{numbers.significant(size, self._form)}{FIXED}{unit}"
+
     def flops(self, x: float | None) -> str:
         """An amount of compute: 854.8 MFLOP."""
         return UNKNOWN if x is None else numbers.with_prefix(x, self._form, "FLOP")

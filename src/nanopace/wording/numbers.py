@@ -16,6 +16,7 @@ from nanopace.record import Record
 NARROW = "\u202f"  # groups thousands in French
 FIXED = "\u00a0"  # a no-break space, between a number and its unit
 
+_WITHOUT_CENTS = ("JPY", "KRW", "VND", "CLP", "ISK", "PYG", "UGX", "RWF", "XAF", "XOF", "XPF", "₩", "₫", "₲")
 _MANY = re.compile(rf"({FIXED}(?:M|Md|Bn|B))[ {FIXED}](tokens|paramètres|parámetros)\b")
 
 
@@ -29,10 +30,11 @@ class NumberForm(Record):
     short: tuple[str, str, str, str] = ("k", "M", "B", "T")  # thousand, million, 10^9, 10^12
     counts_in_millions: bool = False  # 10^9 is a thousand millions and has no word of its own
     byte: str = "B"
+    currency_first: bool = False  # $2.49 rather than 2,49 $
 
 
 FORMS = {
-    "en": NumberForm(point=".", group=",", before_percent=""),
+    "en": NumberForm(point=".", group=",", before_percent="", currency_first=True),
     "de": NumberForm(point=",", group=".", short=("k", f"{FIXED}Mio.", f"{FIXED}Mrd.", f"{FIXED}Bio.")),
     "fr": NumberForm(point=",", group=NARROW, short=(f"{FIXED}k", f"{FIXED}M", f"{FIXED}Md", f"{FIXED}Bn"), byte="o"),
     "es": NumberForm(
@@ -126,6 +128,24 @@ def of_many(text: str, form: NumberForm) -> str:
     if form.short[1] != f"{FIXED}M":
         return text
     return _MANY.sub(r"\1 de \2", text)
+
+
+def money(x: float, form: NumberForm, currency: str | None = None, digits: int | None = None) -> str:
+    """An amount of money: $2.49, EUR 2.49 or 2,49 €. Below a tenth, it has two significant digits."""
+    shown = decimal(x, form, money_digits(x, currency) if digits is None else digits)
+    if currency is None:
+        return shown
+    if not form.currency_first:
+        return f"{shown}{FIXED}{currency}"
+    sign, shown = ("-", shown[1:]) if shown.startswith("-") else ("", shown)
+    return f"{sign}{currency}{FIXED if currency.isalpha() else ''}{shown}"
+
+
+def money_digits(x: float, currency: str | None = None) -> int:
+    """The decimals of an amount: cents, and as many as two significant digits need if it is less than ten of them."""
+    if abs(x) >= 100 and currency in _WITHOUT_CENTS:
+        return 0
+    return 2 if abs(x) >= 0.095 or not math.isfinite(x) or x == 0 else 1 - math.floor(math.log10(abs(x)))
 
 
 def size(x: float, form: NumberForm, unit: str, digits: int | None = None) -> str:

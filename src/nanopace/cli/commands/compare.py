@@ -10,15 +10,26 @@ import argparse
 import re
 import string
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nanopace.cli.options import add_output, add_pattern, add_stage, check_output, show, show_page, words_of, writer_of
+from nanopace.cli.options import (
+    add_output,
+    add_pattern,
+    add_prices,
+    add_stage,
+    check_output,
+    show,
+    show_page,
+    words_of,
+    writer_of,
+)
 from nanopace.cli.run_arguments import Settings, find_sources, of_stage, override, read_runs
 from nanopace.errors import UsageError
 
 if TYPE_CHECKING:
     from nanopace.diagnosis.comparison import Comparison
+    from nanopace.prices import Prices
     from nanopace.run import Run, Stage
     from nanopace.wording.catalog import Words
 
@@ -45,12 +56,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gpu", metavar="[A=]NAME", action="append", default=[], help='the card that ran, such as "4070" or "B=4090"'
     )
     add_pattern(group, "[A=]REGEX")
+    add_prices(parser, "[A=]")
     add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
     settings = Lettered(args.config, args.set, args.gpu, args.pattern)
+    prices = _prices(args)
+    settings.letters |= set(prices) - {""}
     check_output(args)
     staged = _read(find_sources(args.logs, words), settings, args.stage)
     settings.check_letters(max(len(runs) for _, runs in staged))
@@ -61,9 +75,9 @@ def run(args: argparse.Namespace) -> int:
         if not others:
             _remark(words.text("{name} is left out: there is no other run of its stage.", name=run.name))
     if len(paired) == 1:
-        show(_compared(paired[0][1]), args, words)
+        show(_compared(paired[0][1], prices), args, words)
     else:
-        _show_stages(paired, args, words)
+        _show_stages(paired, prices, args, words)
     return 0
 
 
@@ -145,17 +159,33 @@ def _no_pair(logs: Sequence[str], staged: Staged) -> UsageError:
     return UsageError("compare needs two runs of the same stage, but there is only one of each: {names}", names=names)
 
 
-def _compared(runs: Sequence[Run]) -> list[Comparison]:
+def _prices(args: argparse.Namespace) -> Mapping[str, Prices]:
+    """The prices by letter; empty if none is given."""
+    if not args.price and not args.co2:
+        return {}
+    from nanopace.price_text import price_list
+
+    return price_list([_split(text, "=") for text in args.price], [_split(text, "=") for text in args.co2])
+
+
+def _compared(runs: Sequence[Run], prices: Mapping[str, Prices]) -> list[Comparison]:
     from nanopace.diagnosis.compare.compare import compare
     from nanopace.diagnosis.diagnose import diagnose
 
     first, *others = map(diagnose, runs)
+    if prices:
+        from nanopace.diagnosis.billing import billed
+        from nanopace.price_text import prices_of
+
+        first, *others = (
+            billed(run, prices_of(prices, _letter(number))) for number, run in enumerate((first, *others))
+        )
     return [compare(first, other) for other in others]
 
 
-def _show_stages(paired: Staged, args: argparse.Namespace, words: Words) -> None:
+def _show_stages(paired: Staged, prices: Mapping[str, Prices], args: argparse.Namespace, words: Words) -> None:
     """One report after the other. A page shows one stage."""
-    compared = [(stage, _compared(runs)) for stage, runs in paired]
+    compared = [(stage, _compared(runs, prices)) for stage, runs in paired]
     on_a_page = args.html is not None or args.open
     if on_a_page:
         show_page(compared[0][1], args, words)

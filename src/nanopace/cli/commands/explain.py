@@ -6,12 +6,13 @@ import argparse
 from typing import TYPE_CHECKING
 
 from nanopace.cli.main import complain
-from nanopace.cli.options import add_output, add_pattern, add_stage, check_output, show, words_of
+from nanopace.cli.options import add_output, add_pattern, add_prices, add_stage, check_output, show, words_of
 from nanopace.cli.run_arguments import Settings, find_sources, of_stage, override, read_runs
 from nanopace.errors import NanopaceError, UsageError
 
 if TYPE_CHECKING:
     from nanopace.diagnosis.result import Diagnosis
+    from nanopace.prices import Prices
     from nanopace.run import Stage
     from nanopace.wording.catalog import Words
 
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_pattern(group)
     add_stage(parser)
+    add_prices(parser)
     add_output(parser)
 
 
@@ -40,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
     words = words_of(args)
     settings = Settings(args.config, dict(map(override, args.set)), args.gpu, tuple(args.pattern))
     settings.check()
+    prices = _prices(args)
     check_output(args)
     if any(name.removesuffix(".gz").endswith(".json") for name in args.logs):
         from nanopace.cli.traces import is_trace, show_traces  # logs rarely have that name, and need not wait for it
@@ -47,11 +50,25 @@ def run(args: argparse.Namespace) -> int:
         if traces := [name for name in args.logs if is_trace(name)]:
             if args.open:
                 raise UsageError("--open: a trace has no page; open {path} in https://ui.perfetto.dev", path=traces[0])
+            if prices is not None:
+                raise UsageError("--price and --co2: a trace has only a few steps of a run, so its cost is unknown")
             return show_traces(traces, [name for name in args.logs if name not in traces], args, words)
     diagnoses, failed = _diagnosed(find_sources(args.logs, words, args.pattern), settings, args.stage, words)
+    if prices is not None:
+        from nanopace.diagnosis.billing import billed
+
+        diagnoses = [billed(diagnosis, prices) for diagnosis in diagnoses]
     if diagnoses:
         show(diagnoses, args, words)
     return 2 if failed else 0
+
+
+def _prices(args: argparse.Namespace) -> Prices | None:
+    if not args.price and not args.co2:
+        return None
+    from nanopace.price_text import price_list, prices_of
+
+    return prices_of(price_list([("", text) for text in args.price], [("", text) for text in args.co2]))
 
 
 def _diagnosed(

@@ -10,11 +10,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from nanopace.cli.config_output import add_answer, check_answer, write_answer
-from nanopace.cli.options import bounded, words_of, writer_of
+from nanopace.cli.options import add_prices, bounded, words_of, writer_of
 from nanopace.errors import UnknownCard, UsageError
 
 if TYPE_CHECKING:
     from nanopace.hardware.cards import Card
+    from nanopace.prices import Prices
+    from nanopace.tune.recommend.costs import Costs
     from nanopace.tune.recommend.models import Model
     from nanopace.tune.recommend.recommend import Recommendation
     from nanopace.tune.recommend.recommend_view import Answer
@@ -39,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--peak-tflops", metavar="X", type=_figure, help="dense bf16 peak of a card that is not listed")
     group.add_argument("--memory", metavar="GB", type=_figure, help="memory of a card that is not listed")
+    add_prices(parser, "[CARD=]")
     add_answer(parser, "write a config file for nanopace train and nanoGPT")
 
 
@@ -48,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
     if args.write is not None and len(cards) > 1:
         raise UsageError("--write writes the config for one card, but {cards} are given", cards=len(cards))
     check_answer(args)
-    answers = [_answer(card, args) for card in cards]
+    prices = _prices(args, cards)
+    answers = [_answer(card, price, args) for card, price in zip(cards, prices, strict=True)]
     if args.json:
         from nanopace.tune.recommend.recommend_view import document
         from nanopace.views.json import recommend_json
@@ -67,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _answer(card: Card, args: argparse.Namespace) -> Answer:
+def _answer(card: Card, prices: Prices | None, args: argparse.Namespace) -> Answer:
     from nanopace.config import KNOBS
     from nanopace.tune.recommend.amounts import read_tokens
     from nanopace.tune.recommend.budget import budget_of
@@ -86,20 +90,39 @@ def _answer(card: Card, args: argparse.Namespace) -> Answer:
     def found(model: Model) -> Recommendation:
         return recommend(card, model, tokens=tokens, step_tokens=step, dataset=dataset)
 
+    def priced(recommendation: Recommendation | None) -> Costs | None:
+        if prices is None or recommendation is None:
+            return None
+        from nanopace.tune.recommend.costs import costs_of
+
+        return costs_of(recommendation, prices)
+
     if asked is not None:
-        return Answer(found(asked))
-    others = [
-        Candidate(each, found(each) if fits(card, each, budget_of(each, dataset, tokens, step).per_step) else None)
-        for each in considered(dataset)
-    ]
-    return Answer(found(best_model(card, dataset, tokens=tokens)), tuple(others))
+        return Answer(only := found(asked), costs=priced(only))
+    others = []
+    for each in considered(dataset):
+        fitting = found(each) if fits(card, each, budget_of(each, dataset, tokens, step).per_step) else None
+        others.append(Candidate(each, fitting, priced(fitting)))
+    best = found(best_model(card, dataset, tokens=tokens))
+    return Answer(best, tuple(others), priced(best))
+
+
+def _prices(args: argparse.Namespace, cards: list[Card]) -> list[Prices | None]:
+    """The prices of each card; None where none is given."""
+    if not args.price and not args.co2:
+        return [None] * len(cards)
+    from nanopace.tune.recommend.costs import card_prices
+
+    names = _names(args) or [card.name for card in cards]
+    of = card_prices(args.price, args.co2, names)
+    return [of(name) for name in names]
 
 
 # --- cards -----------------------------------------------------------------------------------------------------------
 
 
 def _cards(args: argparse.Namespace) -> list[Card]:
-    named = [] if args.gpu is None else [name.strip() for name in args.gpu.split(",") if name.strip()]
+    named = _names(args)
     by_hand = args.peak_tflops is not None or args.memory is not None
     if not named and not by_hand:
         raise UsageError("--gpu NAME is needed, such as --gpu 4070; nanopace cards lists all")
@@ -110,6 +133,10 @@ def _cards(args: argparse.Namespace) -> list[Card]:
     if by_hand:
         return [_by_hand(named[0] if named else None, args)]
     return [_find(name) for name in named]
+
+
+def _names(args: argparse.Namespace) -> list[str]:
+    return [] if args.gpu is None else [name.strip() for name in args.gpu.split(",") if name.strip()]
 
 
 def _find(name: str) -> Card:

@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--host", metavar="ADDRESS", help="let other machines see the page, with a token (default: this machine only)"
     )
     group.add_argument(
-        "--price", metavar="PRICE", help="what an hour or a kWh costs, such as 0.35, '$2.49/h' or '0.30 EUR/kWh'"
+        "--price", metavar="PRICE", help="what a GPU hour or a kWh costs, such as 0.35, '$2.49/h' or '0.30 EUR/kWh'"
     )
     group = parser.add_argument_group("notifications, for alerts and at the end")
     group.add_argument(
@@ -167,9 +167,9 @@ def _watch_file(args: argparse.Namespace, words: Words, complete: Callable[[Run]
 
 def _watch_on_a_page(args: argparse.Namespace, words: Words, settings: Settings, complete: Callable[[Run], Run]) -> int:
     """Show files until Ctrl-C. The output of a pipe or a command is passed on as without a page."""
-    from nanopace.views.price import read_price
+    from nanopace.price_text import price_list, prices_of
 
-    price = None if args.price is None else read_price(args.price)
+    prices = prices_of(price_list([] if args.price is None else [("", args.price)]))
     try:
         from nanopace.live.web.library import Library
         from nanopace.live.web.serve import listen, serve
@@ -181,7 +181,7 @@ def _watch_on_a_page(args: argparse.Namespace, words: Words, settings: Settings,
 
     def show(library: Library) -> None:
         opened = _open if args.open else None
-        serve(library, words, _tell, listening, host=args.host, price=price, ready=opened)
+        serve(library, words, _tell, listening, host=args.host, prices=prices, ready=opened)
 
     def read(source: str | BinaryIO) -> list[Run]:
         return read_quietly(source, settings)

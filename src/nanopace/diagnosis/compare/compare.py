@@ -16,10 +16,11 @@ from nanopace.diagnosis.compare.attribution import attribute, changes, known_in_
 from nanopace.diagnosis.compare.comparable import why_incomparable
 from nanopace.diagnosis.compare.stretches import contradictions
 from nanopace.diagnosis.compare.verdict import verdict
-from nanopace.diagnosis.comparison import AtFlops, AtTime, AtTokens, Comparison, Decomposition, PairOf
+from nanopace.diagnosis.comparison import Arrival, AtFlops, AtTime, AtTokens, Comparison, Decomposition, PairOf
 from nanopace.diagnosis.invariants import withhold_false_findings
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.diagnosis.time.throughput import measured_step_ms
+from nanopace.record import replace
 
 
 def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
@@ -60,6 +61,7 @@ def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
             *attribution.findings,
         ),
         arrival=arrival,
+        arrival_money=_arrival_money(a, b, arrival),
     )
     return withhold_false_findings(comparison)
 
@@ -67,6 +69,14 @@ def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
 def _pair(a: float | None, b: float | None) -> PairOf:
     ratio = b / a if a and b is not None else None
     return PairOf(a, b, ratio if ratio is not None and math.isfinite(ratio) else None)
+
+
+def _arrival_money(a: Diagnosis, b: Diagnosis, arrival: Arrival | None) -> PairOf | None:
+    """What it cost to reach the same loss; None without prices."""
+    if arrival is None or a.bill is None or b.bill is None:
+        return None
+    found = _pair(a.bill.money_of(arrival.a.seconds), b.bill.money_of(arrival.b.seconds))
+    return replace(found, ratio=None) if a.bill.at_most or b.bill.at_most else found  # of bounds, it says nothing
 
 
 # --- speed -----------------------------------------------------------------------------------------------------------

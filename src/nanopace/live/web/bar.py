@@ -9,7 +9,7 @@ from nanopace.diagnosis.result import Ahead, Diagnosis
 from nanopace.live.web.alerts import Alert
 from nanopace.live.web.followed import Followed, State
 from nanopace.live.web.library import Key
-from nanopace.views.price import Price
+from nanopace.views.amounts import cost_name, in_table
 from nanopace.views.report import Report, made_of, share_done
 from nanopace.wording.catalog import Words
 
@@ -43,9 +43,7 @@ def bar(keys: tuple[Key, ...], words: Words, *, home: bool) -> dict[str, object]
     }
 
 
-def run_bar(
-    run: Diagnosis, log: Followed, number: int, alerts: Iterable[Alert], price: Price | None, words: Words
-) -> dict[str, object]:
+def run_bar(run: Diagnosis, log: Followed, number: int, alerts: Iterable[Alert], words: Words) -> dict[str, object]:
     """What the page of a single run has in addition."""
     state, report = log.state(number), Report(run, words)
     return {
@@ -53,7 +51,7 @@ def run_bar(
         "state": state,
         "word": state_word(state, words),
         "progress": _progress(run, state),
-        "facts": [{"name": name, "value": value} for name, value in _facts(run, state, price, words)],
+        "facts": [{"name": name, "value": value} for name, value in _facts(run, state, words)],
         "alerts": [*_silence(log, state, words), *(_alert(each, report, words) for each in alerts)],
     }
 
@@ -63,7 +61,7 @@ def _progress(run: Diagnosis, state: State) -> str | None:
     return None if share is None else f"{share:.4f}"
 
 
-def _facts(run: Diagnosis, state: State, price: Price | None, words: Words) -> Iterable[tuple[str, str]]:
+def _facts(run: Diagnosis, state: State, words: Words) -> Iterable[tuple[str, str]]:
     ahead, last = run.ahead, words.count(run.source.last_iteration)
     if ahead.max_iters is not None:
         last = words.text("{at} of {last}", at=last, last=words.count(ahead.max_iters))
@@ -82,7 +80,7 @@ def _facts(run: Diagnosis, state: State, price: Price | None, words: Words) -> I
     energy = run.gpu_use.energy_kwh if run.gpu_use is not None else None
     if energy is not None:
         yield words.text("energy"), f"{words.number(energy, 2)} kWh"
-    yield from _cost(run, energy, price, words)
+    yield from _cost(run, words)
 
 
 def _left(ahead: Ahead, words: Words) -> str:
@@ -93,16 +91,15 @@ def _left(ahead: Ahead, words: Words) -> str:
     return left if low == high else words.text("{time} ({low} to {high})", time=left, low=low, high=high)
 
 
-def _cost(run: Diagnosis, energy: float | None, price: Price | None, words: Words) -> Iterable[tuple[str, str]]:
-    hours = None if run.wall.total_s is None else run.wall.total_s / 3600
-    cost = None if price is None else price.cost(hours, energy)
-    if price is None or cost is None:
+def _cost(run: Diagnosis, words: Words) -> Iterable[tuple[str, str]]:
+    bill = run.bill
+    if bill is None or bill.so_far.money is None:
         return
-    text = price.shown(cost, words)
-    if run.ahead.eta_s and hours:
-        whole = cost * (1 + run.ahead.eta_s / 3600 / hours)
-        text = words.text("{cost} so far, {whole} in total", cost=text, whole=price.shown(whole, words))
-    yield words.text("cost"), text
+    text = in_table(bill, bill.so_far.money, words)
+    if bill.ahead is not None and bill.ahead.money:
+        whole = in_table(bill, bill.so_far.money + bill.ahead.money, words)
+        text = words.text("{cost} so far, {whole} in total", cost=text, whole=whole)
+    yield cost_name(bill, words), text
 
 
 def _silence(log: Followed, state: State, words: Words) -> list[dict[str, object]]:

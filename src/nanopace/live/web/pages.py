@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nanopace.diagnosis.billing import billed
 from nanopace.diagnosis.compare.compare import compare
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.live.web.alerts import Alerts
 from nanopace.live.web.bar import SIGNS, address, bar, run_bar, state_word
 from nanopace.live.web.library import Key, Library
+from nanopace.prices import Prices
 from nanopace.views.page.page import explained, overlaid
 from nanopace.views.page.render import Page
-from nanopace.views.price import Price
 from nanopace.wording.catalog import Words
 
 MOST_COMPARED = 6
@@ -21,8 +22,8 @@ _WIDTH, _HEIGHT = 120.0, 28.0  # of a sparkline
 class Pages:
     """Used by one thread only, like the library."""
 
-    def __init__(self, library: Library, price: Price | None = None) -> None:
-        self._library, self._price = library, price
+    def __init__(self, library: Library, prices: Prices | None = None) -> None:
+        self._library, self._prices = library, prices
         self._alerts = Alerts()
 
     def page(self, keys: tuple[Key, ...], words: Words) -> Page:
@@ -30,14 +31,14 @@ class Pages:
         if not keys and self._library.is_one_log and self._library.keys:
             keys = (self._library.keys[0],)
         runs = [self._library.run(key) for key in keys]
-        known = [run for run in runs if run is not None]
+        known = [billed(run, self._prices) for run in runs if run is not None]
         head = bar(keys, words, home=not self._library.is_one_log)
         if not keys or len(known) < len(runs):
             page = self._list(words)
         elif len(known) == 1:
             page = explained(known, words, live=True)
             log = self._library.log(keys[0])
-            head["run"] = run_bar(known[0], log, keys[0].number, self._alerts.of(keys[0], known[0]), self._price, words)
+            head["run"] = run_bar(known[0], log, keys[0].number, self._alerts.of(keys[0], known[0]), words)
         else:
             page = _compared(known, words)
         return page._replace(content={**page.content, "bar": head})

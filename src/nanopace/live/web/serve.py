@@ -17,7 +17,7 @@ from nanopace.live.web.app import Site
 from nanopace.live.web.guard import LOOPBACK
 from nanopace.live.web.library import Library
 from nanopace.live.web.pages import Pages
-from nanopace.views.price import Price
+from nanopace.prices import Prices
 from nanopace.wording.catalog import Words
 
 PORT = 8765  # always the same, so that an open page finds its server again; another one if it is taken
@@ -52,13 +52,13 @@ def serve(
     listening: socket.socket,
     *,
     host: str | None = None,
-    price: Price | None = None,
+    prices: Prices | None = None,
     ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until Ctrl-C. `host`: where others may connect, with a token; by default, only this machine. `ready` is
     called with the address."""
     token = None if host is None else secrets.token_urlsafe(16)
-    site = Site(library, Pages(library, price), words.lang)
+    site = Site(library, Pages(library, prices), words.lang)
     config = uvicorn.Config(
         site.app(host=host or LOOPBACK[1], token=token),
         log_level="error",

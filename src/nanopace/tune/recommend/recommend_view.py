@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 
 from nanopace.hardware.memory import GIB
 from nanopace.hardware.speed import Range
+from nanopace.tune.recommend.costs import Cost, Costs, cost_notes, cost_ranges, cost_sentence, money_of
 from nanopace.tune.recommend.models import Model
 from nanopace.tune.recommend.notes import Note, headline, notes
 from nanopace.tune.recommend.recommend import Recommendation
@@ -24,6 +26,7 @@ class Candidate:
 
     model: Model
     found: Recommendation | None  # None: it does not fit
+    costs: Costs | None = None  # None without prices
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,30 +35,33 @@ class Answer:
 
     found: Recommendation
     candidates: tuple[Candidate, ...] = ()
+    costs: Costs | None = None  # None without prices
 
 
 def write(answers: Sequence[Answer], words: Words, writer: TerminalWriter) -> None:
     """One card in full, or several side by side."""
     if len(answers) > 1:
         everyone = [answer.found for answer in answers]
-        for found in everyone:
-            writer.line(Cell(" ".join((*_settings(found, words), *_loss(found, words))), "bold"), indent=0)
-        for said in _each_once(everyone, headline, words):
-            writer.line(Cell(said, "bold"), indent=0)
-        side_by_side(everyone, words, writer)
-        _all_notes(everyone, words, writer)
+        for each in answers:
+            said = (*_settings(each.found, words), *cost_sentence(each.costs, words), *_loss(each.found, words))
+            writer.line(Cell(" ".join(said), "bold"), indent=0)
+        for note in _each_once(everyone, headline, words):
+            writer.line(Cell(note, "bold"), indent=0)
+        side_by_side(everyone, [answer.costs for answer in answers], words, writer)
+        _all_notes(answers, words, writer)
         return
     (answer,) = answers
     found = answer.found
     reading = (words.note(code, numbers) for code, numbers in headline(found))
-    writer.line(Cell(" ".join((*_settings(found, words), *reading, *_loss(found, words))), "bold"), indent=0)
+    said = (*_settings(found, words), *cost_sentence(answer.costs, words), *reading, *_loss(found, words))
+    writer.line(Cell(" ".join(said), "bold"), indent=0)
     if answer.candidates:
         _models(answer.candidates, words, writer)
     _fitting(found, words, writer)
-    _speed(found, words, writer)
-    _together(found, words, writer)
+    _speed(found, answer.costs, words, writer)
+    _together(found, answer.costs, words, writer)
     _knobs(found, words, writer)
-    _all_notes([found], words, writer)
+    _all_notes([answer], words, writer)
 
 
 def document(answer: Answer) -> dict[str, object]:
@@ -69,9 +75,12 @@ def document(answer: Answer) -> dict[str, object]:
             "batch_size": None if each.found is None else each.found.batch_size,
             "tokens_per_s": None if each.found is None else each.found.tokens_per_s,
             "seconds": None if each.found is None else each.found.seconds,
+            **({} if answer.costs is None else {"cost": None if each.costs is None else each.costs.one}),
         }
         for each in answer.candidates
     ]
+    if answer.costs is not None:
+        whole["costs"] = answer.costs
     return whole
 
 
@@ -120,14 +129,15 @@ def _models(candidates: Sequence[Candidate], words: Words, writer: TerminalWrite
     for each in candidates:
         name, size = each.model.name, words.si(each.model.parameters) if writer.width >= _ROOMY else ""
         if each.found is None:
-            rows.append((name, size, "", "", words.text("does not fit")))
+            rows.append((name, size, "", "", words.text("does not fit"), ""))
             continue
         batch = f"{each.found.batch_size} × {each.found.accumulation}"
         rate = middle(each.found.tokens_per_s, words.si)
-        rows.append((name, size, batch, rate, middle(each.found.seconds, words.duration)))
+        cost = money_of(each.costs, lambda costs: costs.one, words)
+        rows.append((name, size, batch, rate, middle(each.found.seconds, words.duration), cost))
     head = ("", words.fact("parameters"), words.text("micro-batch"), words.text("tokens/s"), words.text("time"))
     writer.heading(words.text("Models for this card"))
-    writer.table(Table(rows, "lrrrr", head))
+    writer.table(Table(rows, "lrrrrr", (*head, words.text("cost"))))
 
 
 def _fitting(found: Recommendation, words: Words, writer: TerminalWriter) -> None:
@@ -152,7 +162,7 @@ def _fitting(found: Recommendation, words: Words, writer: TerminalWriter) -> Non
     )
 
 
-def _speed(found: Recommendation, words: Words, writer: TerminalWriter) -> None:
+def _speed(found: Recommendation, costs: Costs | None, words: Words, writer: TerminalWriter) -> None:
     budget = words.text("time to {tokens} tokens", tokens=words.si(found.tokens, digits=2))
     rows = _ranges(
         (words.text("tokens/s, nanopace"), found.tokens_per_s, words.si),
@@ -161,6 +171,7 @@ def _speed(found: Recommendation, words: Words, writer: TerminalWriter) -> None:
         (budget, found.seconds, words.duration),
         (words.text("same loss with --recipe=fast"), found.fast_seconds, words.rough_duration),
         (words.text("energy"), found.kwh, lambda x: words.value("energy_kwh", x)),
+        *cost_ranges(costs, words),
         (words.text("validation loss"), found.loss, lambda x: words.number(x, 2)),
         (words.text("perplexity"), found.perplexity, lambda x: words.number(x, 1)),
         words=words,
@@ -176,7 +187,7 @@ def _ranges(*figures: tuple[str, Range | None, Shown], words: Words) -> list[Seq
     return [(name, middle(found, shown), span(found, shown, words)) for name, found, shown in known]
 
 
-def _together(found: Recommendation, words: Words, writer: TerminalWriter) -> None:
+def _together(found: Recommendation, costs: Costs | None, words: Words, writer: TerminalWriter) -> None:
     if len(found.together) == 1:
         return
     rows = [
@@ -186,12 +197,17 @@ def _together(found: Recommendation, words: Words, writer: TerminalWriter) -> No
             middle(each.tokens_per_s, words.si),
             middle(each.seconds, words.duration),
             "" if writer.width < _ROOMY else span(each.seconds, words.duration, words),
+            money_of(costs, partial(_nth, number), words),
         )
-        for each in found.together
+        for number, each in enumerate(found.together)
     ]
     head = (words.text("cards"), words.text("micro-batch"), words.text("tokens/s"), words.text("time"), "")
     writer.heading(words.text("One card and several"))
-    writer.table(Table(rows, "rrrrl", head))
+    writer.table(Table(rows, "rrrrlr", (*head, words.text("cost"))))
+
+
+def _nth(number: int, costs: Costs) -> Cost:
+    return costs.together[number]
 
 
 def _knobs(found: Recommendation, words: Words, writer: TerminalWriter) -> None:
@@ -211,9 +227,11 @@ def _knobs(found: Recommendation, words: Words, writer: TerminalWriter) -> None:
     )
 
 
-def _all_notes(everyone: Sequence[Recommendation], words: Words, writer: TerminalWriter) -> None:
+def _all_notes(answers: Sequence[Answer], words: Words, writer: TerminalWriter) -> None:
     writer.heading(words.text("Notes"))
-    for said in _each_once(everyone, notes, words):
+    for said in _each_once([answer.found for answer in answers], notes, words):
+        writer.line(said, hanging=2)
+    for said in dict.fromkeys(note for answer in answers for note in cost_notes(answer.costs, words)):
         writer.line(said, hanging=2)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from nanopace.hardware.speed import Range
+from nanopace.tune.recommend.costs import Cost, Costs, money_of
 from nanopace.tune.recommend.recommend import Recommendation
 from nanopace.views.document import Table
 from nanopace.views.terminal.writer import TerminalWriter
@@ -28,7 +29,9 @@ def middle(found: Range | None, shown: Shown) -> str:
     return UNKNOWN if found is None else shown(found.expected)
 
 
-def side_by_side(everyone: Sequence[Recommendation], words: Words, writer: TerminalWriter) -> None:
+def side_by_side(
+    everyone: Sequence[Recommendation], costs: Sequence[Costs | None], words: Words, writer: TerminalWriter
+) -> None:
     """As many cards per table as there is room for."""
     most = max(1, (writer.width - _LABELS) // _COLUMN)
     fast = any(found.fast_seconds is not None for found in everyone)
@@ -39,7 +42,22 @@ def side_by_side(everyone: Sequence[Recommendation], words: Words, writer: Termi
             writer.blank()
         some = everyone[start : start + most]
         rows = [[name, *(of(found) for found in some)] for name, of in figures]
+        rows += _cost_rows(costs[start : start + most], words)
         writer.table(Table(rows, "l" + "r" * len(some), ("", *(words.card(found.card) for found in some))))
+
+
+def _cost_rows(costs: Sequence[Costs | None], words: Words) -> list[list[str]]:
+    """What the training costs on each card, on eight of them, and its CO2, as far as known of any."""
+    rows = [
+        [words.text("cost"), *(money_of(each, lambda costs: costs.one, words) for each in costs)],
+        [words.text("cost with 8 cards"), *(money_of(each, _of_eight, words) for each in costs)],
+        ["CO₂", *(middle(None if each is None else each.one.co2_kg, words.co2) for each in costs)],
+    ]
+    return [row for row in rows if any(cell not in ("", UNKNOWN) for cell in row[1:])]
+
+
+def _of_eight(costs: Costs) -> Cost | None:
+    return costs.together[-1] if costs.together[-1].gpus == _EIGHT else None
 
 
 def _eight(everyone: Sequence[Recommendation]) -> bool:

@@ -9,6 +9,7 @@ from nanopace.diagnosis.comparison import Change, Decomposition
 from nanopace.diagnosis.result import Diagnosis, Number
 from nanopace.diagnosis.time.throughput import measured_step_ms
 from nanopace.views.compare.arrival import arrival_notes, arrival_rows, goal_label
+from nanopace.views.compare.costs import arrival_cost, bill_rows, cost_remarks
 from nanopace.views.compare.pair import ATTRIBUTION, CLOCK, LEARNING, SETTINGS, SPEED, WHY, Pair
 from nanopace.views.document import Cell, Line, Section, Table, Text, run_colour
 from nanopace.views.figures import MAIN_KNOBS
@@ -55,11 +56,12 @@ def figures(pair: Pair) -> Section:
             continue
         ratio = words.factor(of_b / of_a) if of_a and of_b else ""
         rows.append((label, marked(tilde(a, fact), shown(of_a)), marked(tilde(b, fact), shown(of_b)), ratio))
+    rows += bill_rows(a, b, words)
     if a.loss.metric == b.loss.metric:  # without a ratio: a loss has no natural zero
         best = words.number(a.loss.best_val, 4), words.number(b.loss.best_val, 4)
         rows += [(words.text("best validation"), *best, "")] if best != (UNKNOWN, UNKNOWN) else []
     table = [Table(rows, "lrrr", pair.head("", f"{pair.b}/{pair.a}"))] if rows else []
-    return Section("figures", words.text("Figures"), [*table, *pair.rest(SPEED)])
+    return Section("figures", words.text("Figures"), [*table, *pair.rest(SPEED), *cost_remarks((a, b), words)])
 
 
 def achieved_of(runs: Iterable[Diagnosis]) -> Callable[[Diagnosis], float | None]:
@@ -146,7 +148,9 @@ def _arrival(pair: Pair) -> Section:
     blocks: list[str | Table] = []
     if arrival is not None:  # also if one reached it before its first step, in no time
         head = pair.head(goal_label(arrival.target, words), f"{pair.b}/{pair.a}")
-        blocks = [Table(arrival_rows(arrival, words), "lrrr", head), *arrival_notes(arrival, words)]
+        time, *others = arrival_rows(arrival, words)
+        rows = [time, *arrival_cost(pair.found, words), *others]
+        blocks = [Table(rows, "lrrr", head), *arrival_notes(arrival, words)]
     return Section("arrival", words.text("Time to the same validation loss"), [*blocks, *pair.lines(CLOCK)])
 
 

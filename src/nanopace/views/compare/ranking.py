@@ -13,6 +13,7 @@ from nanopace.diagnosis.compare.ranking import Ranked, Ranking
 from nanopace.diagnosis.comparison import Change
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.diagnosis.time.throughput import measured_step_ms
+from nanopace.views.compare.costs import arrival_cost, money
 from nanopace.views.compare.pair import ATTRIBUTION, LEARNING, REASONS, SETTINGS, Pair
 from nanopace.views.document import Line, Section, Table, Text, run_cell, run_letter
 from nanopace.views.report import marked, tilde
@@ -78,6 +79,7 @@ def ranked_table(ranking: Ranking, runs: Sequence[Diagnosis], words: Words) -> T
         (words.text("loss at equal time"), lambda each: words.number(each.loss_time, 4)),
         (words.text("best loss"), lambda each: words.number(each.best_val, 4)),
         (words.text("overhead"), lambda each: words.percent(each.overhead_share)),
+        (words.text("cost"), lambda each: money(runs[each.run], words)),
         (words.text("mfu of the card"), lambda each: of(each, "flops_per_token", words.percent(each.mfu_card, 0))),
     )
     kept = [(name, shown) for name, shown in columns if any(shown(each) != UNKNOWN for each in ranking.runs)]
@@ -159,15 +161,22 @@ def _arrivals(pairs: Sequence[Pair]) -> Section:
             continue
         faster = {"a": pair.a, "b": pair.b}.get(arrival.sooner or "", UNKNOWN)
         times = words.duration(arrival.a.seconds), words.duration(arrival.b.seconds)
-        rows.append((pair.b, words.number(arrival.target, 4), *times, words.factor(arrival.ratio), faster))
+        both = arrival_cost(pair.found, words)
+        costs = both[0][1:3] if both else ("", "")
+        rows.append((pair.b, words.number(arrival.target, 4), *times, words.factor(arrival.ratio), faster, *costs))
     blocks: list[str | Line | Table] = []
     if rows:
         head = ("", words.text("goal"), pairs[0].a, words.text("this run"), words.text("factor"), words.text("faster"))
+        costs = (words.text("cost of {run}", run=pairs[0].a), words.text("cost"))
         goal = words.text(
             "Goal: the lowest loss both A and the run reached. {unknown}: within the noise, or the noise is unknown.",
             unknown=UNKNOWN,
         )
-        blocks = [Table(rows, "lrrrrr", head), goal, *_say_once(_found(pairs, ("compare_clock_incomplete",)))]
+        blocks = [
+            Table(rows, "lrrrrrrr", (*head, *costs)),
+            goal,
+            *_say_once(_found(pairs, ("compare_clock_incomplete",))),
+        ]
     return Section("arrival", words.text("Time to the same validation loss"), blocks)
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from nanopace.views.compare.pair import Pair
 
 # In the order of the page.
-SECTIONS = ("advice", "wall", "times", "slow", "throughput", "gpu", "loss", "samples", "known", "notes")
+SECTIONS = ("advice", "wall", "cost", "times", "slow", "throughput", "gpu", "loss", "samples", "known", "notes")
 # The kind of each line of the answer, by its terminal style.
 KINDS = {"bold": "reading", "bold red": "alarm", "bold green": "advice"}
 
@@ -191,21 +191,24 @@ def _ranked(comparisons: Sequence[Comparison], words: Words) -> dict[str, object
     if len(comparisons) < 2:
         return None
     from nanopace.diagnosis.compare.ranking import rank
+    from nanopace.views.compare.costs import cost_remarks
     from nanopace.views.compare.ranking import headline, ranked_table, table_notes  # fewer runs do not need it
 
     runs = [comparisons[0].a, *(pair.b for pair in comparisons)]
     ranking = rank(runs)
     return {
         "says": headline(ranking, words),
-        "blocks": [ranked_table(ranking, runs, words), *table_notes(ranking, words)],
+        "blocks": [ranked_table(ranking, runs, words), *table_notes(ranking, words), *cost_remarks(runs, words)],
     }
 
 
 def compared(pair: Pair) -> dict[str, object]:
+    from nanopace.views.compare.costs import cost_verdict
     from nanopace.views.compare.pair_sections import details, figures
 
     sections = [figures(pair), *details(pair, verbose=True)]
-    verdict = [pair.sentence(finding) for finding in pair.verdict()]
+    letters = pair.a, pair.b
+    verdict = [*map(pair.sentence, pair.verdict()), *cost_verdict(pair.found, pair.words, letters)]
     said = {line for section in sections for line in section.blocks if isinstance(line, str)} | {*verdict}
     others = [line for finding in pair.found.findings if (line := pair.sentence(finding)) not in said]
     return {"a": pair.a, "b": pair.b, "verdict": verdict, "others": others, "sections": sections}

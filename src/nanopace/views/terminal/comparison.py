@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from nanopace.diagnosis.compare.ranking import rank
 from nanopace.diagnosis.comparison import Comparison
 from nanopace.diagnosis.result import Diagnosis
+from nanopace.views.compare.costs import cost_remarks, cost_verdict
 from nanopace.views.compare.pair import Pair, letter_pairs
 from nanopace.views.compare.pair_sections import details, figures
 from nanopace.views.compare.ranking import headline, pair_sections, ranked_table, table_notes
@@ -21,7 +22,7 @@ def write_verdict(comparisons: Sequence[Comparison], words: Words, writer: Termi
     runs = [comparisons[0].a, *(each.b for each in comparisons)]
     if len(comparisons) == 1:
         pair = Pair(comparisons[0], words)
-        said = " ".join(map(pair.sentence, pair.verdict()))
+        said = " ".join((*map(pair.sentence, pair.verdict()), *cost_verdict(pair.found, words)))
     else:
         said = headline(rank(runs), words)
     writer.line(Cell(said, "bold"), indent=0)
@@ -30,7 +31,8 @@ def write_verdict(comparisons: Sequence[Comparison], words: Words, writer: Termi
 
 def write_pair(comparison: Comparison, words: Words, writer: TerminalWriter, *, verbose: bool) -> None:
     pair = Pair(comparison, words)
-    writer.line(Cell(" ".join(map(pair.sentence, pair.verdict())), "bold"), indent=0)
+    said = (*map(pair.sentence, pair.verdict()), *cost_verdict(comparison, words))
+    writer.line(Cell(" ".join(said), "bold"), indent=0)
     _introduce([comparison.a, comparison.b], words, writer)
     for section in (figures(pair), *details(pair, verbose=verbose)):
         writer.section(section)
@@ -42,7 +44,7 @@ def write_ranking(comparisons: Sequence[Comparison], words: Words, writer: Termi
     ranking = rank(runs)
     writer.line(Cell(headline(ranking, words), "bold"), indent=0)
     writer.blank()
-    writer.blocks([ranked_table(ranking, runs, words), *table_notes(ranking, words)])
+    writer.blocks([ranked_table(ranking, runs, words), *table_notes(ranking, words), *cost_remarks(runs, words)])
     _introduce(runs, words, writer)
     for section in pair_sections(ranking, pairs, verbose=verbose):
         writer.section(section)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TextIO
 
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.record import replace
-from nanopace.views.document import Cell, Section, Table
+from nanopace.views.document import Cell, Section, Table, Text, as_cell
 from nanopace.views.sections import Explained
 from nanopace.views.terminal.sparkline import LETTERS, bar, sparkline
-from nanopace.views.terminal.writer import TerminalWriter
+from nanopace.views.terminal.writer import TerminalWriter, columns
 from nanopace.wording.catalog import Words
 
 if TYPE_CHECKING:
@@ -85,10 +85,12 @@ def _with_bars(wall: Section, width: int) -> Section:
         return wall  # the time is unknown
     table, *lines = wall.blocks
     assert isinstance(table, Table)
-    room = max(8, width - 50)
+    priced = max((columns(as_cell(row[3]).text) + 2 for row in table.rows if len(row) > 3), default=0)
+    room = max(8, width - 50 - priced)
     rows = [
         (*row, Cell("" if name.share is None else bar(name.share, room), STYLES.get(name.shade, "")))
         for row in table.rows
         for name in row[:1]
     ]
-    return replace(wall, blocks=[Table(rows, "".join([*table.align, "l"])), *lines])
+    head: list[Text] = [*table.head, ""] if table.head else []
+    return replace(wall, blocks=[Table(rows, "".join([*table.align, "l"]), head), *lines])

@@ -21,7 +21,7 @@ NARROWEST, WIDEST = 40, 120
 FOLDED = 8  # columns: no cell is wrapped to less
 # The terminal's own 16 colours: they are chosen to be legible on its background.
 _CODES = {"bold": "1", "red": "31", "green": "32", "magenta": "35", "cyan": "36"}
-_PLAIN = dict(zip("–·×±∞…→ß’\u202f▁▂▃▄▅▆▇█", "--x~*.>s' _.-=+*%#", strict=True))
+_PLAIN = dict(zip("–·×±∞≤…→ß’₂\u202f▁▂▃▄▅▆▇█", "--x~*<.>s'2 _.-=+*%#", strict=True))
 
 
 def columns(text: str) -> int:
