@@ -341,6 +341,7 @@ class Run(Record):
     gpt2_shape: bool = True  # tokens and FLOPs follow from batch, layers and width, if these are known
     compiles: bool = True  # the trainer can compile the model
     has_stages: bool = False  # the trainer trains a model in several stages, like nanochat
+    cools_down: bool = False  # the learning rate is constant, then falls to the end: the loss falls faster than before
     wall_ms: float | None = None  # measured from start to end, only by our own trainer
     gpu_use: GpuUse | None = None
     gpu_readings: tuple[GpuReading, ...] = ()  # thinned out, but with the extremes of every stretch

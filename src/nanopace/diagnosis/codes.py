@@ -153,6 +153,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "best_not_saved": ("best_val", "best_val_iteration"),
     "loss_diverged": ("iteration",),
     "forecast": ("iteration", "loss", "low", "high"),
+    "final_loss": ("iteration", "loss", "low", "high"),  # at the end of the learning rate's schedule
     # --- advice
     "raise_eval_interval": ("from_interval", "to_interval", "evaluations"),  # evaluations: how many remain
     "lower_eval_iters": ("from_iters", "to_iters", "noise_factor"),

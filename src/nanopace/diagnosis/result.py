@@ -21,6 +21,7 @@ WIDE = 0.2  # show an interval that is wider than this share of its figure
 Cause = Literal["compile", "evaluation", "checkpoint", "restart", "periodic", "stall"]
 Basis = Literal["measured", "stamps", "upper_bound", "unknown"]  # stamps: from the time stamps of the log lines
 Verdict = Literal["near_limit", "good", "power_limited", "half_idle", "mostly_idle", "above_peak"]
+ForecastBasis = Literal["trend", "schedule"]  # a fitted a + b * iteration^-c; or the law of loss/final_loss.py
 FigureBasis = Literal["flops", "printed"]  # from tokens and FLOPs per token, or from the printed mfu
 
 Number = float | int | str | None
@@ -262,12 +263,13 @@ class Model(Record):
 
 
 class Forecast(Record):
-    """The validation loss to expect after more training (a + b * iteration^-c), and its 80% interval."""
+    """The validation loss to expect after more training, and its 80% interval."""
 
     iteration: int
     loss: float
     low: float
     high: float
+    basis: ForecastBasis = "trend"
 
 
 class Loss(Record):
@@ -284,7 +286,7 @@ class Loss(Record):
     gap_trend: float | None  # change of the gap over the last half of the run
     saved_best: bool | None  # whether a checkpoint was written at the best evaluation
     noise: float | None  # standard deviation of the printed training loss around its trend
-    forecast: tuple[Forecast, ...]  # at 1.5 x and 2 x the iterations, if a trend can be fitted
+    forecast: tuple[Forecast, ...]  # by trend at 1.5 x and 2 x the iterations; by schedule at the end of the run
     best_val_error: float | None = None  # standard errors, if the trainer measures them
     last_val_error: float | None = None
     core: float | None = None  # nanochat's last CORE metric, or ChatCORE after fine-tuning; higher is better

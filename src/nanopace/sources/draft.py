@@ -245,6 +245,7 @@ class Draft(Details):
             gpt2_shape=format.gpt2_shape,
             compiles=format.compiles,
             has_stages=format.has_stages,
+            cools_down=format.cools_down,
             wall_ms=self.wall_ms,
             gpu_use=self.gpu_use,
             gpu_readings=self.gpu_readings,

@@ -65,6 +65,7 @@ class LogFormat(Record):
     gpt2_shape: bool = False  # its parameters and FLOPs follow from layers and width, as in GPT-2
     compiles: bool = True  # it has torch.compile, or something similar
     ends_at_max_iters: bool = False  # its last row is iteration max_iters
+    cools_down: bool = False  # its learning rate falls towards the end: see Run.cools_down
     ends_by_time: bool = False  # it stops at a time limit, usually long before max_iters
 
     def open_reader(self, builder: RunBuilder, width: int = 0) -> LineReader:

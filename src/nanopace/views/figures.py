@@ -124,7 +124,10 @@ def forecasts(report: Report) -> Table | None:
     rows = []
     for ahead in found.forecast:
         low, high = words.number(ahead.low, 3), words.number(ahead.high, 3)
-        name = words.text("if the trend holds: {low} to {high}", low=low, high=high)
+        if ahead.basis == "trend":
+            name = words.text("if the trend holds: {low} to {high}", low=low, high=high)
+        else:
+            name = words.text("at the end of the run: {low} to {high}", low=low, high=high)
         where = words.text("iteration {iteration}", iteration=ahead.iteration)
         rows.append((name, words.number(ahead.loss, 4), where))
     return Table(rows, "lrl", title=words.text("forecast, 80% interval")) if rows else None

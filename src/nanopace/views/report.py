@@ -67,6 +67,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "core_metric",
         "loss_noise",
         "forecast",
+        "final_loss",
     ),
     "known": ("conflict", "untimed_sft", "untimed_rl", *READING),
 }

@@ -71,4 +71,8 @@ LOSSES: Mapping[str, Sentence] = {
         "If the trend holds, the validation loss at iteration {iteration} will be about {loss} (80% interval {low} to "
         "{high})."
     ),
+    "final_loss": say(
+        "By the end of the run, at iteration {iteration}, the validation loss should reach about {loss} (80% interval "
+        "{low} to {high}). This includes the drop to expect while the learning rate falls."
+    ),
 }

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nanopace.diagnosis.loss.losses import describe_loss
-from nanopace.run import Evaluation, Row, Rows, Run
+from nanopace.run import Caveat, Evaluation, Row, Rows, Run
 
 from .evaluated import codes, falling, run_of
 
@@ -130,6 +130,52 @@ def test_no_forecast_beyond_the_schedule(facts: dict[str, Any], goals: list[int]
 def test_no_forecast_from_warm_up_or_few_points() -> None:
     assert describe_loss(run_of(falling(7)))[0].forecast == ()
     assert describe_loss(run_of(falling(9), facts={"warmup_iters": 2000}))[0].forecast == ()
+
+
+TRAPEZOID = {"max_iters": 10_000, "cooldown": 0.4}
+
+
+def cooling(count: int) -> list[float]:
+    return [3.1 + 8 * (500 * k) ** -0.4 for k in range(1, count + 1)]
+
+
+def test_a_run_that_cools_down_is_forecast_at_its_end() -> None:
+    loss, findings = describe_loss(run_of(cooling(10), facts=TRAPEZOID, cools_down=True))
+    (ahead,) = loss.forecast
+    assert (ahead.iteration, ahead.basis) == (10_000, "schedule")
+    assert ahead.low < ahead.loss < ahead.high < 3.1 + 8 * 10_000**-0.4, "the trend ends higher"
+    assert findings[-1].code == "final_loss"
+    numbers = {"iteration": 10_000, "loss": ahead.loss, "low": ahead.low, "high": ahead.high}
+    assert findings[-1].numbers == numbers
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"facts": {"max_iters": 10_000}},  # where the rate starts to fall is unknown: the trend would be wrong
+        {"facts": {"cooldown": 0.4}},
+        {"facts": TRAPEZOID, "caveats": (Caveat("batch_scheduled"),)},
+        {"facts": TRAPEZOID, "caveats": (Caveat("layers_repeated"),)},
+        {"facts": TRAPEZOID, "metric": "bpb"},
+    ],
+)
+def test_no_trend_where_the_rate_will_fall(more: dict[str, Any]) -> None:
+    loss, findings = describe_loss(run_of(cooling(10), cools_down=True, **more))
+    assert loss.forecast == ()
+    assert not {"forecast", "final_loss"} & {*codes(findings)}
+
+
+def test_the_trend_of_any_other_run() -> None:
+    loss, _ = describe_loss(run_of(cooling(10), facts=TRAPEZOID))
+    assert {each.basis for each in loss.forecast} == {"trend"}
+    loss, _ = describe_loss(run_of(cooling(10), facts=TRAPEZOID | {"recipe": "fast"}))
+    assert {each.basis for each in loss.forecast} == {"schedule"}
+
+
+def test_a_run_that_has_turned_up_is_not_forecast() -> None:
+    vals = [*cooling(8), *(cooling(8)[-1] + 0.1 * k for k in range(1, 6))]
+    loss, _ = describe_loss(run_of(vals, facts=TRAPEZOID, cools_down=True))
+    assert loss.forecast == ()
 
 
 LOSS = st.none() | st.floats() | st.floats(0.5, 12)

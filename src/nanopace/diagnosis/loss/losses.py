@@ -10,6 +10,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 
+from nanopace.diagnosis.loss.final_loss import final_loss
 from nanopace.diagnosis.loss.overfitting import (
     Best,
     Gaps,
@@ -20,6 +21,7 @@ from nanopace.diagnosis.loss.overfitting import (
     noise_of,
     turned_up,
 )
+from nanopace.diagnosis.loss.trapezoid import cools_down, trapezoid_of
 from nanopace.diagnosis.loss.trend import fit_trend, step_noise
 from nanopace.diagnosis.result import Finding, Forecast, Loss, Number
 from nanopace.run import Evaluation, Metric, Run
@@ -27,6 +29,7 @@ from nanopace.run import Evaluation, Metric, Run
 _FEWEST_ROWS = 10  # in the later half, for the noise of the printed loss
 _MOST_ROWS = 20_000  # the last ones; more would add nothing
 _HORIZONS = (1.5, 2.0)  # times the iterations done
+_OTHER_COURSE = ("batch_scheduled", "layers_repeated")  # the loss then falls as no other run's does
 _LOSS_METRICS: tuple[Metric, ...] = ("loss", "bpc", "bpb")  # the first wins a tie
 _LARGEST_EXPONENT = 700.0  # beyond this, a perplexity overflows
 
@@ -43,7 +46,7 @@ def describe_loss(run: Run) -> tuple[Loss, list[Finding]]:
     errors = {each.iteration: each.val_error for each in evaluations}
     beyond = beyond_noise(curve, best, errors.get(best.iteration)) if best else 0.0
     turned = turned_up(curve, best, beyond)
-    forecast = () if diverged is not None or turned else _forecast(run, curve)
+    forecast = () if diverged is not None or turned else _forecast(run, metric, curve)
     scores = _scores(run.evaluations)
     best_score = max(scores, key=lambda score: score[1], default=None)
     loss = Loss(
@@ -91,7 +94,7 @@ def _findings(run: Run, loss: Loss, lost_best: bool, diverged: int | None, growt
     if loss.forecast:
         first = loss.forecast[0]
         numbers = {"iteration": first.iteration, "loss": first.loss, "low": first.low, "high": first.high}
-        found.append(Finding("forecast", numbers))
+        found.append(Finding("forecast" if first.basis == "trend" else "final_loss", numbers))
     return found
 
 
@@ -180,7 +183,18 @@ def _printed_noise(run: Run) -> float | None:
     return step_noise([loss for loss, _ in losses], [count for _, count in losses])
 
 
-def _forecast(run: Run, curve: Sequence[tuple[int, float]]) -> tuple[Forecast, ...]:
+def _forecast(run: Run, metric: Metric, curve: Sequence[tuple[int, float]]) -> tuple[Forecast, ...]:
+    """Forecast the end of a run that cools down; otherwise draw on the trend."""
+    if not cools_down(run):
+        return _trend_forecast(run, curve)
+    schedule = trapezoid_of(run)
+    grows = any(caveat.code in _OTHER_COURSE for caveat in run.caveats)
+    if schedule is None or grows or metric != "loss" or (band := final_loss(curve, schedule)) is None:
+        return ()
+    return (Forecast(schedule.end, band.value, band.low, band.high, "schedule"),)
+
+
+def _trend_forecast(run: Run, curve: Sequence[tuple[int, float]]) -> tuple[Forecast, ...]:
     """Forecast up to the end of the schedule: training beyond it needs a new schedule and follows a different curve."""
     warm = int(run.number("warmup_iters") or 0) + 1  # the end of the warm-up still belongs to its fall
     later = curve[bisect_left(curve, (warm, -math.inf)) :]

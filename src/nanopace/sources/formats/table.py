@@ -58,6 +58,7 @@ NANOCHAT = LogFormat(
     zero_mfu_is_unknown=True,
     row_loss="smoothed",
     has_stages=True,
+    cools_down=True,
 )
 
 NANOPACE = LogFormat(

@@ -185,7 +185,7 @@ def _on_axis(run: Diagnosis, iterations: Iterable[int], against: Against) -> tup
 
 
 def _forecast(run: Diagnosis, words: Words, against: Against) -> tuple[Series, ...]:
-    """The trend's forecast; not over time, because the log does not show time beyond its end."""
+    """The forecast; not over time, because the log does not show time beyond its end."""
     ahead = run.loss.forecast
     if not ahead or against == "seconds":
         return ()

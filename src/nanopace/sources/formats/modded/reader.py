@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 
 from nanopace.sources.build import RunBuilder
+from nanopace.sources.formats.modded.cooldown import CooldownCode
 from nanopace.sources.formats.modded.lines import LAYERS_REPEATED, STOPPED, STOPPED_AT, Printed, is_complete, read_row
 from nanopace.sources.formats.modded.source_code import SourceCode
 from nanopace.sources.formats.modded.unsynchronized_clock import UnsynchronizedClock
@@ -49,6 +50,7 @@ class ModdedReader:
         self._builder = builder
         self._clock = UnsynchronizedClock(builder.row)
         self._code = SourceCode()
+        self._cooldown = CooldownCode()
         self._in_code = False
         self._cards: list[str] = []  # from nvidia-smi, one per GPU
         self._head: dict[str, int | str] = {}  # facts from the lines before the rows
@@ -151,7 +153,7 @@ class ModdedReader:
     # --- the lines before them ---------------------------------------------------------------------------------------
 
     def _tell_facts(self, steps: int) -> None:
-        facts: dict[str, int | str] = {"max_iters": steps}
+        facts: dict[str, float | str] = {"max_iters": steps}
         if len(set(self._cards)) == 1:
             facts["gpu"] = self._cards[0]
         if len(self._cards) == 1:
@@ -163,6 +165,10 @@ class ModdedReader:
         tokens = self._code.tokens(gpus if isinstance(gpus, int) else None)
         if tokens is not None:
             facts.setdefault("tokens_per_iteration", tokens)
+        if (share := self._cooldown.share(steps)) is not None:
+            facts["cooldown"] = share
+        if (warmup := self._cooldown.warmup) is not None:
+            facts["warmup_iters"] = warmup
         for name, value in facts.items():
             self._builder.fact(name, value)
         if (schedule := self._code.schedule) is not None:
@@ -180,6 +186,7 @@ class ModdedReader:
             self._in_code = True
         if self._in_code:
             self._code.read(line)
+            self._cooldown.read(line)
             return True
         if (found := _RUNNING.match(line)) is not None:
             self._new_head()
@@ -206,5 +213,5 @@ class ModdedReader:
         if self._stepped:
             self._end_process()
             self._builder.begin_process()
-            self._code, self._cards, self._head = SourceCode(), [], {}
+            self._code, self._cooldown, self._cards, self._head = SourceCode(), CooldownCode(), [], {}
             self._stepped = False

@@ -21,6 +21,7 @@ MODDED = LogFormat(
     row_time="clock",
     clock_ms=1.0,
     ends_at_max_iters=True,
+    cools_down=True,
 )
 
 GOLF = LogFormat(
@@ -38,6 +39,7 @@ GOLF = LogFormat(
     row_time="clock",
     clock_ms=1.0,
     ends_at_max_iters=True,
+    cools_down=True,
     ends_by_time=True,
 )
 
