@@ -1,8 +1,8 @@
 """Cards that reach a similar share of their data sheet's figures, and the range of speeds that would not surprise us.
 
 The shares of classes with points are fitted to all published and measured speeds at once (`bench/recommend.py --fit`).
-Their ranges hold nine of ten points of cards that were left out of the fit. The other classes are guesses with a reason
-and a wide range.
+Taken together, their ranges hold nine of ten points of cards left out of the fit. The other classes are guesses with a
+reason and a wide range.
 """
 
 from __future__ import annotations

@@ -98,8 +98,8 @@ def test_two_minutes_of_a_cpu(small: Corpus) -> None:
         ({}, 24, 79, 64),
         ({}, 140, 527, 64),
         ({"recipe": "fast"}, 12, 40, 32),
-        ({"fused": False}, 12, 21, 16),
-        ({"dropout": 0.1}, 24, 49, 32),
+        ({"fused": False}, 12, 15, 8),  # torch.compile's kernels: 0.607 GiB per sequence, not 0.417 as in a bare loop
+        ({"dropout": 0.1}, 24, 33, 32),
         ({"compile": False}, 12, 9, 8),
     ],
 )
