@@ -30,7 +30,7 @@ NOT_IN_TEXT_LOGS: Mapping[str, str] = {
     "rows_ahead_of_gpu": "modded-nanogpt's clock, which runs on and waits for the GPU at evaluations",
     "batch_scheduled": "modded-nanogpt's code",
     "attention_scheduled": "modded-nanogpt's code",
-    "final_loss": "modded-nanogpt's code, and our ledger",
+    "final_loss": "modded-nanogpt's code",
     "layers_repeated": "parameter-golf's log",
     "level_shift_scheduled": "modded-nanogpt's code",
     "slower_as_scheduled": "modded-nanogpt's code",

@@ -58,3 +58,9 @@ def test_what_another_trainer_does() -> None:
     assert trapezoid_of(run_of([3.0], facts={"max_iters": 2000}, cools_down=True)) is None
     assert not cools_down(run_of([3.0], facts=facts))
     assert not cools_down(run_of([3.0], facts={"recipe": "gpt2"}, cools_down=True))
+
+
+def test_a_rate_that_never_falls_leaves_the_trend_as_it_is() -> None:
+    assert cools_down(run_of([3.0], facts=FAST))
+    assert not cools_down(run_of([3.0], facts=FAST | {"cooldown": 0}))
+    assert not cools_down(run_of([3.0], facts=FAST | {"decay_lr": False}))

@@ -9,7 +9,7 @@ the rate falls. The level is unknown and wanders, most of all early in a run. Sl
 run: the law has their mean and their spread, and each evaluation corrects level, slope and drop (a Kalman filter). So
 one evaluation is enough for a forecast, many make it narrower, and no run is expected to end at a certain loss.
 
-bench/forecast.py fits the law to half of modded-nanogpt's logs and tests it on the other half. The limits below are
+The law was fitted to half of modded-nanogpt's logs; bench/forecast.py tests it on the other half. The limits below are
 about those of the first half; for other runs there is no evidence, and no forecast (docs/experiments/forecast.md).
 """
 
@@ -35,7 +35,7 @@ _ANY_LEVEL = 100.0  # variance of the level before the first evaluation: nothing
 
 
 class Law(NamedTuple):
-    """Fitted by `bench/forecast.py --fit` to the logs of 36 records, each with the same weight."""
+    """Fitted to the logs of 36 records, each with the same weight; `bench/forecast.py --fit` starts from here."""
 
     power: float = 0.341  # c
     slope: float = 0.066  # of a run of 2,000 iterations ...

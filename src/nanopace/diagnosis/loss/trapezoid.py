@@ -37,7 +37,7 @@ def cools_down(run: Run) -> bool:
 def trapezoid_of(run: Run) -> Trapezoid | None:
     """The schedule, if the log tells its end and where the rate starts to fall."""
     end, share = run.number("max_iters"), run.number("cooldown")
-    if not cools_down(run) or not end or not share or share > 1:
+    if not cools_down(run) or not end or not share:
         return None
     rise = int(run.number("warmup_iters") or 0)
     return Trapezoid(int(end), rise, share) if rise < end * (1 - share) else None
