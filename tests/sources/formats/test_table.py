@@ -33,6 +33,7 @@ def test_what_the_figures_mean() -> None:
             "zero_mfu_is_unknown": True,
             "row_loss": "smoothed",
             "has_stages": True,
+            "cools_down": True,
         },
         "nanopace": {
             "row_contains_evaluation": False,
@@ -47,6 +48,7 @@ def test_what_the_figures_mean() -> None:
             "row_time": "clock",
             "clock_ms": 1.0,
             "ends_at_max_iters": True,
+            "cools_down": True,
         },
         "parameter-golf": {
             "row_contains_evaluation": False,
@@ -54,6 +56,7 @@ def test_what_the_figures_mean() -> None:
             "clock_ms": 1.0,
             "ends_at_max_iters": True,
             "ends_by_time": True,
+            "cools_down": True,
         },
         "build_nanogpt": {"row_time": "iteration_or_all", "gpt2_shape": True},
         "build_nanogpt_log": {"row_contains_evaluation": False},
