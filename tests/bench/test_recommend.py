@@ -45,6 +45,7 @@ def test_the_constants_in_nanopace_are_those_of_the_fit() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("untraced")
 def test_each_card_left_out_four_of_five_points_are_close_and_nine_of_ten_inside() -> None:
     judged = [each for each in left_out_in_turn(POINTS, fit(POINTS)) if each.point.trainer != "nanopace"]
     several = [each for each in judged if each.kind.name not in ("volta", "amd")]

@@ -43,8 +43,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
             [sys.executable, "-c", TRAINING, folder],
             check=True,
             stdout=console,
-            stderr=subprocess.STDOUT,  # both into one pipe, and dicts come late
-            env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+            stderr=subprocess.STDOUT,  # both into one pipe
+            env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
         )
     return folder
 
