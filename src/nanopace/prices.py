@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from nanopace.record import Record
 
+JOULES_PER_KWH = 3.6e6
+_S_PER_HOUR = 3600.0
+
 
 class Used(Record):
     """An amount of GPU time and energy, and what it costs. None: unknown, or not asked for."""
@@ -26,6 +29,11 @@ class Prices(Record):
     def of_energy(self) -> bool:
         """Whether energy matters."""
         return self.kwh is not None or self.co2_g_per_kwh is not None
+
+    def of_time(self, seconds: float, gpus: int, watts: float | None) -> Used:
+        """What so many seconds on so many GPUs cost, if all of them together draw that power."""
+        kwh = None if watts is None else watts * seconds / JOULES_PER_KWH
+        return self.used(gpus * seconds / _S_PER_HOUR, kwh)
 
     def used(self, gpu_hours: float | None, kwh: float | None) -> Used:
         """What these cost."""

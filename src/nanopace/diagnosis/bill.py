@@ -12,9 +12,6 @@ EnergyBasis = Literal["measured", "board_power"]
 Missing = Literal["time", "energy"]
 GpusBasis = Literal["known", "inferred", "assumed"]  # assumed: one, because nothing says how many
 
-_S_PER_HOUR = 3600.0
-_JOULES_PER_KWH = 3.6e6
-
 
 class BilledPhase(Record):
     """One phase of the wall clock."""
@@ -65,13 +62,7 @@ class Bill(Record):
 
     def of(self, seconds: float) -> Used:
         """What so many seconds cost while the machine is awake."""
-        return cost_of(seconds, self.prices, self.gpus, self.watts)
+        return self.prices.of_time(seconds, self.gpus, self.watts)
 
     def money_of(self, seconds: float | None) -> float | None:
         return None if seconds is None else self.of(seconds).money
-
-
-def cost_of(seconds: float, prices: Prices, gpus: int, watts: float | None) -> Used:
-    """What so many seconds on so many GPUs cost, if all of them together draw that power."""
-    kwh = None if watts is None else watts * seconds / _JOULES_PER_KWH
-    return prices.used(gpus * seconds / _S_PER_HOUR, kwh)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nanopace.diagnosis.bill import Bill, BilledPhase, EnergyBasis, GpusBasis, Missing, cost_of
+from nanopace.diagnosis.bill import Bill, BilledPhase, EnergyBasis, GpusBasis, Missing
 from nanopace.diagnosis.result import Diagnosis, Wall
 from nanopace.errors import CardError
-from nanopace.prices import Prices, Used
+from nanopace.prices import JOULES_PER_KWH, Prices, Used
 from nanopace.record import replace
 
 PHASES = (
     *("training", "evaluation", "checkpoint", "startup", "stall"),
     *("suspended", "restart", "rollback", "other", "unknown"),
 )
-_JOULES_PER_KWH = 3.6e6
 # A run on several cards whose ledger ends early has the readings of one card only. All of them together draw at least
 # this share of what one draws in the middle of training, times their number.
 _ALL_CARDS = 0.75
@@ -37,9 +36,7 @@ def _bill(run: Diagnosis, prices: Prices) -> Bill:
 
     def of(seconds: float | None, *, awake: bool = True) -> Used | None:
         return (
-            None
-            if seconds is None
-            else cost_of(seconds, prices, gpus, power.watts if awake or not power.watts else 0.0)
+            None if seconds is None else prices.of_time(seconds, gpus, power.watts if awake or not power.watts else 0.0)
         )
 
     return Bill(
@@ -70,7 +67,7 @@ def _so_far(wall: Wall, prices: Prices, gpus: int, watts: float | None) -> Used:
     """A suspended machine is paid for, but its cards draw nothing."""
     if wall.total_s is None:
         return Used()
-    kwh = None if watts is None else watts * wall.awake_s / _JOULES_PER_KWH
+    kwh = None if watts is None else watts * wall.awake_s / JOULES_PER_KWH
     return prices.used(gpus * wall.total_s / 3600, kwh)
 
 
@@ -100,7 +97,7 @@ def _power(run: Diagnosis, gpus: int) -> _Power:
     """The mean power of all cards together, or their board power."""
     use, awake_s = run.gpu_use, run.wall.awake_s
     if use is not None and use.energy_kwh is not None and awake_s > 0:
-        watts = use.energy_kwh * _JOULES_PER_KWH / awake_s
+        watts = use.energy_kwh * JOULES_PER_KWH / awake_s
         if gpus == 1 or use.watts is None or watts >= _ALL_CARDS * gpus * use.watts:
             return _Power(watts, "measured")
     each = _board_power(run)

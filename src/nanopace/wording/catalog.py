@@ -296,11 +296,7 @@ class Words:
         return UNKNOWN if x is None else numbers.money(x, self._form, currency, digits)
 
     def co2(self, kg: float | None) -> str:
-        """A mass of CO2: 63 g, 1.2 kg, 3.4 t."""
-        if kg is None:
-            return UNKNOWN
-        size, unit = (kg * 1000, "g") if kg < 0.9995 else (kg, "kg") if kg < 999.5 else (kg / 1000, "t")
-        return f"{numbers.significant(size, self._form)}{FIXED}{unit}"
+        return UNKNOWN if kg is None else numbers.mass(kg, self._form)
 
     def flops(self, x: float | None) -> str:
         """An amount of compute: 854.8 MFLOP."""

@@ -153,6 +153,12 @@ def size(x: float, form: NumberForm, unit: str, digits: int | None = None) -> st
     return f"{decimal(x, form, digits)}{FIXED}{unit.removesuffix('B')}{form.byte}"
 
 
+def mass(kg: float, form: NumberForm) -> str:
+    """A mass with its unit: 63 g, 1.2 kg, 3.4 t."""
+    amount, unit = (kg * 1000, "g") if kg < 0.9995 else (kg, "kg") if kg < 999.5 else (kg / 1000, "t")
+    return f"{significant(amount, form)}{FIXED}{unit}"
+
+
 def with_prefix(x: float, form: NumberForm, unit: str) -> str:
     """An amount of a unit with its SI prefix: 854.8 MFLOP."""
     prefixes = ("", "k", "M", "G", "T", "P", "E", "Z")

@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from nanopace.errors import UsageError
 from nanopace.hardware.speed import Range
 from nanopace.price_text import price_list, prices_of
-from nanopace.prices import Prices, Used
+from nanopace.prices import JOULES_PER_KWH, Prices
 from nanopace.tune.recommend.recommend import Recommendation
 from nanopace.wording.catalog import UNKNOWN, Words
-
-_S_PER_HOUR = 3600.0
-_JOULES_PER_KWH = 3.6e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +46,13 @@ def costs_of(found: Recommendation, prices: Prices) -> Costs:
     """What the recommended training costs on one card and on several."""
     watts = None
     if found.kwh is not None and found.seconds is not None and found.seconds.expected > 0:
-        watts = found.kwh.expected * _JOULES_PER_KWH / found.seconds.expected
+        watts = found.kwh.expected * JOULES_PER_KWH / found.seconds.expected
 
     def cost(seconds: Range | None, gpus: int = 1) -> Cost:
         if seconds is None:
             return Cost(gpus, None, None, None)
-        used = [_used(each, gpus, watts, prices) for each in (seconds.low, seconds.expected, seconds.high)]
+        drawn = None if watts is None else gpus * watts
+        used = [prices.of_time(each, gpus, drawn) for each in (seconds.low, seconds.expected, seconds.high)]
         return Cost(
             gpus,
             _range([each.money for each in used]),
@@ -72,11 +70,6 @@ def costs_of(found: Recommendation, prices: Prices) -> Costs:
         fast=cost(found.fast_seconds),
         together=tuple(cost(each.seconds, each.count) for each in found.together),
     )
-
-
-def _used(seconds: float, gpus: int, watts: float | None, prices: Prices) -> Used:
-    kwh = None if watts is None else gpus * watts * seconds / _JOULES_PER_KWH
-    return prices.used(gpus * seconds / _S_PER_HOUR, kwh)
 
 
 def _range(of_three: Sequence[float | None]) -> Range | None:
