@@ -66,6 +66,14 @@ def test_dicts_find_their_steps(version: int, block: int) -> None:
     assert [each.code for each in run.caveats] == ["whole_seconds"]
 
 
+@pytest.mark.parametrize("block", [1, 3, 5])
+def test_dicts_that_follow_a_bar_in_its_line(block: int) -> None:
+    """Standard output was flushed after the bar was redrawn, because an evaluation or a save began."""
+    log = re.sub(r"((?:\{[^}]*\}\n)+)(\r[^\r\n]*\])", r"\2\1", in_blocks(LOG, block))
+    assert re.search(r"/120 \[[^]]*\]\{'loss'", log)
+    check(read(log)[0])
+
+
 @pytest.mark.parametrize("block", [1, 5, 100])
 def test_epochs_that_tell_little_and_bars_of_evaluations_that_are_wiped(block: int) -> None:
     log = re.sub(r"'epoch': ([\d.]+)", lambda found: f"'epoch': {round(float(found[1]) / 20, 2)}", LOG)

@@ -34,17 +34,18 @@ for steps, resume in ((45, False), (60, True)):
 """
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of 45 steps, and its continuation to 60."""
-    folder = tmp_path_factory.mktemp("trained")
+@pytest.fixture(scope="module", params=["buffered", "unbuffered"])
+def trained(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """A run of 45 steps, and its continuation to 60. If its output is buffered, dicts come several at a time."""
+    folder = tmp_path_factory.mktemp(request.param)
+    unbuffered = "1" if request.param == "unbuffered" else ""
     with (folder / "console.log").open("wb") as console:
         subprocess.run(
             [sys.executable, "-c", TRAINING, folder],
             check=True,
             stdout=console,
             stderr=subprocess.STDOUT,  # both into one pipe
-            env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": unbuffered},
         )
     return folder
 

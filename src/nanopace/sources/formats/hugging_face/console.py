@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from nanopace.errors import NotALog
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.formats.hugging_face.console_lines import Bar, bars, entries, seconds, step_of, total_steps
+from nanopace.sources.formats.hugging_face.console_lines import Bar, Cut, bars, entries, seconds, step_of, total_steps
 from nanopace.sources.formats.hugging_face.entries import MOST_S, ValidationSet, tell_rate
 from nanopace.sources.formats.hugging_face.matching import Logged, Matching
 from nanopace.sources.formats.hugging_face.progress import Progress
@@ -33,24 +33,25 @@ class ConsoleReader:
         self._training: Progress | None = None
         self._announced: int | None = None  # total steps
         self._matching = Matching(self._tell)
+        self._cut = Cut()
         self._validation = ValidationSet()
         self._processes = 1
-        self._wiped = False
-        self._last_total = 0
+        self._wiped = 0  # bars since the last one was painted
         self._end: dict[str, object] = {}  # what a process printed last
         self._over = False  # the process has ended, and no other has started
         self._rates: list[float] = []  # the highest learning rate, and the last one
 
     def feed(self, line: str) -> bool:
+        text = line.lstrip()
+        self._wiped += len(line) - len(text) >= _WIPED and text[:1] in ("", "{")
         if line.isspace():
-            self._wiped |= len(line) >= _WIPED
             return True
         total = total_steps(line)
         if total is not None:
             self._announced = total
             return True
         things: list[tuple[int, Bar | dict[str, object]]] = [(bar.at, bar) for bar in bars(line)]
-        things += entries(line)
+        things += entries(self._cut.mend(line, things[-1][0] if things else 0))
         last: Bar | None = None
         for _, thing in sorted(things, key=lambda each: each[0]):
             if isinstance(thing, Bar):
@@ -81,12 +82,16 @@ class ConsoleReader:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _bar(self, bar: Bar) -> None:
+        for each in self._bars.values():
+            each.erase(self._wiped)
+        self._wiped = 0
         progress = self._bars.get(bar.total)
         if self._over and (progress is None or progress is not self._training or progress.begins_anew(bar)):
             self._forget()
             progress = None
         if progress is not None and progress.begins_anew(bar):
             if progress is self._training:
+                self._conclude()
                 self._begin_process()
             progress = None
         if progress is None:
@@ -96,8 +101,12 @@ class ConsoleReader:
             if self._training is not None and self._training.total == bar.total:
                 self._training = progress
             self._bars[bar.total] = progress
-        progress.add(bar, wiped=self._wiped and self._last_total == bar.total)  # otherwise it erased the other one
-        self._wiped, self._last_total = False, bar.total
+        for each in self._bars.values():
+            if each is not progress:
+                each.below()
+        progress.add(bar)
+        if self._training is None and self._matching.waiting and progress.logged_first:
+            self._follow(progress)
         if progress is self._training:
             self._matching.resolve(progress)
 
@@ -108,15 +117,18 @@ class ConsoleReader:
         step, total = step_of(entry)
         loss = to_number(entry.get("loss"))
         evaluated = None if loss is not None else self._validation.read(entry)
-        if loss is None and evaluated is None:
+        other = loss is None and evaluated is None
+        if other and not self._wiped and not any(each.counts for each in self._bars.values()):
             return
         if self._over and loss is not None:
             self._forget()
+        epoch = str(entry.get("epoch", ""))
         if self._training is None:
-            self._training = self._choose(total, finished=loss is not None)
-            if self._training is not None and self._end:
-                self._begin_process()
-        waits = self._training is not None or self._matching.waiting or to_number(entry.get("epoch"))
+            chosen = self._choose(total, finished=loss is not None, begun=epoch != "0" and not other)
+            if chosen is not None:
+                self._follow(chosen)
+        bars = self._bars.values()
+        waits = self._training or self._matching.waiting or to_number(epoch) or any(each.expects_dicts for each in bars)
         if evaluated is not None and not waits:
             self._builder.evaluation(0, None, evaluated[0], ms=evaluated[1])  # before training and its clock started
             return
@@ -131,7 +143,6 @@ class ConsoleReader:
         tokens = to_count(entry.get("num_input_tokens_seen"))
         if (rate := to_number(entry.get("learning_rate"))) is not None:
             self._rates = [max(rate, *self._rates[:1]) if self._rates else rate, rate]
-        epoch = str(entry.get("epoch", ""))
         self._matching.add(Logged(epoch, loss, evaluated, step, near, elapsed_s, shown, tokens), training)
 
     def _ended(self, entry: dict[str, object]) -> None:
@@ -157,22 +168,35 @@ class ConsoleReader:
         self._bars.clear()
         self._training, self._over = None, False
 
+    def _follow(self, training: Progress) -> None:
+        self._training = training
+        if self._end:
+            self._begin_process()
+
     def _begin_process(self) -> None:
-        self._conclude()
         self._told.restart()
         self._matching.begin_process()
         self._processes += 1
 
-    def _choose(self, total: int | None, *, finished: bool) -> Progress | None:
-        """The training's progress bar, which may have `finished`. Bars of evaluations have not run as long."""
-        named = self._bars.get(total or self._announced or -1)
-        running = [each for each in self._bars.values() if each.step < each.total]
-        running = running or [*self._bars.values()] if finished else running
-        return named or max(running, key=lambda each: each.elapsed_s, default=None)
+    def _choose(self, total: int | None, *, finished: bool, begun: bool = True) -> Progress | None:
+        """The training's progress bar, which may have `finished`. Bars of evaluations have not run as long, once the
+        training has `begun`."""
+        bars = [*self._bars.values()]
+        named = self._bars.get(total or self._announced or -1) or next(
+            (each for each in bars if each.logged_first), None
+        )
+        if named or not begun:
+            return named
+        running = [each for each in bars if each.step < each.total]
+        return max(running or bars if finished else running, key=lambda each: each.elapsed_s, default=None)
 
     # --- interpreting ------------------------------------------------------------------------------------------------
 
     def _tell(self, logged: Logged, step: int) -> None:
+        if logged.loss is None and logged.evaluated is None:
+            return
+        if step == 0 and to_number(logged.epoch):
+            return  # it resumed, and the bar did not show from where
         if logged.tokens and step and logged.tokens % step == 0:
             self._builder.fact("tokens_per_iteration", logged.tokens // step)
         else:

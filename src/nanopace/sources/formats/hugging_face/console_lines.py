@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_ENTRY = re.compile(r"\{(['\"])(?:loss|eval_\w{0,60}?loss|train_runtime)\1: ")
+_ENTRY = re.compile(r"\{(['\"])(?:(loss|eval_\w{0,60}?loss|train_runtime)|(?!epoch)[\w/().@ -]{1,80})\1: ")
 _PAIR = re.compile(r"(['\"])([\w/()]{1,80})\1: ?(?:(['\"])([^'\"]{0,60})\3|([-+.\w]{1,40}))")
 _LONGEST_ENTRY = 16_000  # characters
 
@@ -52,14 +52,36 @@ def bars(line: str) -> Iterator[Bar]:
 
 
 def entries(line: str) -> Iterator[tuple[int, dict[str, object]]]:
-    """The dicts in a line, each with its position."""
+    """The dicts in a line, each with its position. The Trainer adds an epoch to whatever it logs."""
     if "{" not in line:
         return
     for found in _ENTRY.finditer(line):
         text = line[found.start() : found.start() + _LONGEST_ENTRY]
         text = text[: text.find("}") + 1]
-        if text:
-            yield found.start(), {each[2]: each[4] if each[3] else each[5] for each in _PAIR.finditer(text)}
+        entry: dict[str, object] = {each[2]: each[4] if each[3] else each[5] for each in _PAIR.finditer(text)}
+        if entry and (found[2] or "epoch" in entry):
+            yield found.start(), entry
+
+
+class Cut:
+    """Dicts that were cut where a buffer was full. The rest comes later, after bars."""
+
+    def __init__(self) -> None:
+        self._begun = ""
+
+    def mend(self, line: str, bars_end: int) -> str:
+        """The line, with the beginning of a dict that ends in it, after its bars."""
+        opens, closes = line.find("{", bars_end), line.find("}", bars_end)
+        if self._begun and closes >= 0 and not 0 <= opens < closes:
+            rest = line[bars_end:].partition("]")[2] if bars_end else line
+            line = " " * bars_end + self._begun + rest
+            self._begun = ""
+        last = line.rfind("{")
+        if last > line.rfind("}"):
+            self._begun = line[last : last + _LONGEST_ENTRY]
+        elif last >= 0:
+            self._begun = ""
+        return line
 
 
 def total_steps(line: str) -> int | None:

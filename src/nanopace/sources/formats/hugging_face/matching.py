@@ -2,9 +2,11 @@
 
 A dict is held back until one of these shows its step:
 
-- it names its step itself, or the bar before it in its line does;
+- it names its step itself;
+- the bar was erased and redrawn, once for each dict: after the dict or, if standard output was buffered, before it. The
+  dicts are in the same order, so the first dict without a step is of the first such bar;
+- the bar before it in its line, if bars are never erased, as in what a terminal leaves;
 - it is an evaluation with the same epoch as the previous dict;
-- the bar was redrawn: after the dict or, if dicts come late and in blocks, before it, once for each;
 - its epoch, once a step and its epoch are known.
 
 A step that contradicts the epochs is ignored: terminals leave bars of other moments between the lines.
@@ -80,12 +82,16 @@ class Matching:
     def _step_of(self, logged: Logged, training: Progress | None) -> int | None:
         if logged.step is not None:
             return logged.step
+        if training is None:
+            return None
+        if training.counts:
+            return self._in_order(logged, training)
         if logged.near is not None and self._epochs.allow(logged.near, logged.epoch):
             return logged.near
         if logged.loss is None and self._epochs.last_text == logged.epoch and self._epochs.last_step:
             return self._epochs.last_step
-        if training is None:
-            return None
+        if logged.loss is None and logged.epoch == "0" and training.step > 0:
+            return 0
         while training.painted_again and self._epochs.is_past(training.painted_again[0], logged.epoch):
             training.painted_again.popleft()
         if training.painted_again and self._epochs.allow(training.painted_again[0], logged.epoch):
@@ -96,6 +102,16 @@ class Matching:
         later = self.waiting[1].shown if len(self.waiting) > 1 else -1
         in_turns = not training.last_painted_again and 0 < logged.shown < later
         return logged.shown if in_turns and self._epochs.allow(logged.shown, logged.epoch) else None
+
+    def _in_order(self, logged: Logged, training: Progress) -> int | None:
+        """The bar was painted again once for each dict, and in the same order."""
+        while training.painted_again and self._epochs.is_past(training.painted_again[0], logged.epoch):
+            training.painted_again.popleft()
+        if not training.painted_again:
+            return None
+        if self._epochs.allow(training.painted_again[0], logged.epoch):
+            return training.painted_again.popleft()
+        return self._epochs.exact(logged.epoch)
 
     def _pop(self, step: int) -> None:
         logged = self.waiting.popleft()

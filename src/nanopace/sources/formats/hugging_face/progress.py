@@ -1,8 +1,8 @@
 """A training's progress bar: which steps were logged, and when each step ended.
 
-Whenever something is logged, tqdm erases the bar, prints the text and redraws the bar. So a step whose bar follows
-blanks, or appears twice in succession, was logged. This also shows the step of a dict that comes late, in a block of
-many, because standard output was a pipe.
+Whenever something is logged, tqdm erases the bar, prints the text and redraws the bar. So a bar that follows blanks was
+logged, once for each dict, even if the dict comes much later because standard output was buffered. Where a terminal has
+removed the blanks, a step whose bar appears twice in succession was logged.
 """
 
 from __future__ import annotations
@@ -24,16 +24,42 @@ class Progress:
         self.elapsed_s = 0.0
         self.painted_again: deque[int] = deque()  # logged steps whose dict is not known yet
         self.last_painted_again = 0
+        self.counts = False  # it is painted again exactly once for each dict
+        self._erased = self._any_erased = False  # this bar, or any
+        self._other_shown = False  # another bar, of an evaluation, is shown below this one
         self._steps: list[int] = []
         self._ends_s: list[float] = []
+
+    @property
+    def expects_dicts(self) -> bool:
+        return self.step < self.total or bool(self.painted_again)
+
+    @property
+    def logged_first(self) -> bool:
+        """Something was logged before the first step."""
+        return 0 in self.painted_again
 
     def begins_anew(self, bar: Bar) -> bool:
         return bar.step < self.step or bar.elapsed_s < self.elapsed_s
 
-    def add(self, bar: Bar, *, wiped: bool) -> None:
-        if (wiped or bar.step == self.step) and bar.step > self.last_painted_again:
+    def erase(self, times: int) -> None:
+        """Bars were erased: all of them when something is logged, but only that of an evaluation when it ends."""
+        self._erased |= times > self._other_shown
+        self._any_erased |= times > 0
+        self._other_shown &= times == 0
+
+    def below(self) -> None:
+        """Another bar was painted."""
+        self._other_shown = True
+
+    def add(self, bar: Bar) -> None:
+        again = bar.step == self.step
+        logged = self._erased or (again and self._any_erased)
+        self.counts |= logged
+        if logged or (again and not self.counts and bar.step > self.last_painted_again):
             self.painted_again.append(bar.step)
             self.last_painted_again = bar.step
+        self._erased = self._any_erased = False
         if bar.step > self.step or bar.elapsed_s > self.elapsed_s:  # the same step later: it was evaluated
             self._steps.append(bar.step)
             self._ends_s.append(bar.elapsed_s)
