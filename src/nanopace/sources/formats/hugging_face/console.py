@@ -181,12 +181,10 @@ class ConsoleReader:
     def _choose(self, total: int | None, *, finished: bool, begun: bool = True) -> Progress | None:
         """The training's progress bar, which may have `finished`. Bars of evaluations have not run as long, once the
         training has `begun`."""
-        bars = [*self._bars.values()]
-        named = self._bars.get(total or self._announced or -1) or next(
-            (each for each in bars if each.logged_first), None
-        )
+        named = self._bars.get(total or self._announced or -1)
         if named or not begun:
             return named
+        bars = [*self._bars.values()]
         running = [each for each in bars if each.step < each.total]
         return max(running or bars if finished else running, key=lambda each: each.elapsed_s, default=None)
 
