@@ -17,6 +17,7 @@ from nanopace.train.kernels.addmm import addmm_
 from nanopace.train.kernels.fp8 import FP8_GRADIENT, Fp8Weight
 
 _VALUES_PER_THREAD = 8  # one wide load of bfloat16
+_WARPS = 32  # per row: then few rows are in flight, and each is still in the L2 cache when it is read again
 _LOWEST = -1e30  # stands for minus infinity, but minus itself gives 0, not NaN
 _UNIT = 32768.0  # a token's share of the loss, the largest possible gradient of its logits, in 8 bits
 
@@ -87,9 +88,6 @@ def cross_entropy(
     """The loss of each row. With `counted`, the gradient of `share` times the mean loss overwrites the logits. `d8`
     receives it in 8 bits, where a token's share of the loss is _UNIT."""
     rows, width = logits.shape
-    # With many warps per row, few rows are in flight at once, and each is still in the L2 cache when it is read again.
-    # A cap adds arithmetic: then it pays to have other rows to work on while some warps wait for each other.
-    warps = 32 if cap is None else 8
     _cross_entropy[(rows,)](
         logits,
         targets,
@@ -102,11 +100,12 @@ def cross_entropy(
         FP8=d8 is not None,
         UNIT=_UNIT,
         CAP=cap or 0.0,
-        APPROXIMATE=counted is not None and logits.device.type != "cpu",  # the interpreter has no such instruction
+        # Losses alone are exact, so that they can be compared; and the interpreter has no such instruction.
+        APPROXIMATE=cap is not None and counted is not None and logits.device.type != "cpu",
         LOWEST=_LOWEST,
-        BLOCK=32 * warps * _VALUES_PER_THREAD,
+        BLOCK=32 * _WARPS * _VALUES_PER_THREAD,
         PER_THREAD=_VALUES_PER_THREAD,
-        num_warps=warps,
+        num_warps=_WARPS,
     )
 
 
