@@ -72,9 +72,7 @@ def open_runs(
     return read(source, config=config, overrides=overrides, gpu=gpu, patterns=patterns)
 
 
-def diagnose(
-    run: Run, *, price: float | str | Sequence[float | str] = (), co2: float | str | None = None
-) -> Diagnosis:
+def diagnose(run: Run, *, price: float | str | Sequence[float | str] = (), co2: float | str | None = None) -> Diagnosis:
     """Explain a run: its slow rows, every second of the wall clock, throughput, mfu, loss, and advice.
 
     With `price`, what it costs: 0.35 or "$2.49/h" for a GPU hour, "0.30 EUR/kWh" for electricity, or both in a list.
