@@ -39,7 +39,8 @@ SIGNATURES = {
     "gpu: 'str | None' = None, pattern: 'str | Sequence[str]' = (), run: 'int | None' = None) -> 'Run'",
     "open_runs": "(source: 'Source', *, config: 'str | Path | None' = None, set: 'Mapping[str, Value] | None' = None, "
     "gpu: 'str | None' = None, pattern: 'str | Sequence[str]' = ()) -> 'list[Run]'",
-    "diagnose": "(run: 'Run') -> 'Diagnosis'",
+    "diagnose": "(run: 'Run', *, price: 'float | str | Sequence[float | str]' = (), "
+    "co2: 'float | str | None' = None) -> 'Diagnosis'",
     "compare": "(a: 'Run | Diagnosis', b: 'Run | Diagnosis') -> 'Comparison'",
     "render": "(result: 'Result | Sequence[Diagnosis] | Sequence[Comparison]', *, "
     "format: \"Literal['text', 'html', 'json']\" = 'text', lang: 'str | None' = None, width: 'int' = 80) -> 'str'",
@@ -67,6 +68,22 @@ def test_importing_the_package_imports_nothing_else() -> None:
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout == "['nanopace.version']\n"
+
+
+def test_what_a_run_costs() -> None:
+    run = nanopace.open_run(io.BytesIO(LOG), gpu="4070")
+    assert nanopace.diagnose(run).bill is None
+    for price in (0.1 + 0.2, "0.30", ["0.30"], [0.3]):
+        bill = nanopace.diagnose(run, price=price).bill
+        assert bill is not None
+        assert (bill.per_gpu_hour, bill.per_kwh, bill.currency) == (0.3, None, None)
+    bill = nanopace.diagnose(run, price=["$2/h", "0.25/kWh"], co2=380).bill
+    assert bill is not None
+    assert (bill.per_gpu_hour, bill.per_kwh, bill.currency, bill.co2_g_per_kwh) == (2.0, 0.25, "$", 380.0)
+    assert nanopace.diagnose(run, co2="0.38 kg/kWh").bill is not None
+    for wrong in (-1.0, float("nan"), "cheap", ["1", "2"]):
+        with pytest.raises(UsageError, match="--price"):
+            nanopace.diagnose(run, price=wrong)
 
 
 def test_from_a_log_to_a_report() -> None:

@@ -72,11 +72,27 @@ def open_runs(
     return read(source, config=config, overrides=overrides, gpu=gpu, patterns=patterns)
 
 
-def diagnose(run: Run) -> Diagnosis:
-    """Explain a run: its slow rows, every second of the wall clock, throughput, mfu, loss, and advice."""
+def diagnose(run: Run, *, price: float | str | Sequence[float | str] = (), co2: float | str | None = None) -> Diagnosis:
+    """Explain a run: its slow rows, every second of the wall clock, throughput, mfu, loss, and advice.
+
+    With `price`, what it costs: 0.35 or "$2.49/h" for a GPU hour, "0.30 EUR/kWh" for electricity, or both in a list.
+    `co2` is in grams per kWh.
+    """
     from nanopace.diagnosis.diagnose import diagnose
 
-    return diagnose(run)
+    prices = [price] if isinstance(price, (float, int, str)) else price
+    if not prices and co2 is None:
+        return diagnose(run)
+    from nanopace.diagnosis.billing import billed
+    from nanopace.price_text import price_list, prices_of
+
+    listed = price_list([("", _written(each)) for each in prices], [] if co2 is None else [("", _written(co2))])
+    return billed(diagnose(run), prices_of(listed))
+
+
+def _written(amount: float | str) -> str:
+    """An amount as a person would type it: 0.1 + 0.2 is 0.3."""
+    return amount if isinstance(amount, str) else f"{amount:.6f}"
 
 
 def compare(a: Run | Diagnosis, b: Run | Diagnosis) -> Comparison:

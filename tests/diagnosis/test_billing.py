@@ -122,13 +122,12 @@ def test_energy_that_nothing_shows_is_left_out(facts: dict[str, Fact]) -> None:
     assert bill_of(run(facts), Prices(kwh=0.3)).so_far.money is None
 
 
-def test_the_readings_of_one_card_are_not_those_of_all() -> None:
-    """A ledger that ends early has samples of its own card only."""
+def test_the_energy_of_several_cards() -> None:
     four = {"gpu": Fact("4070", "log"), "gpu_count": Fact(4, "log")}
-    one_card = bill_of(run(four, gpu_use=measured(0.15, watts=160.0)), Prices(kwh=1.0))
-    assert (one_card.energy_basis, one_card.watts) == ("board_power", 800.0)
-    all_cards = bill_of(run(four, gpu_use=measured(0.6, watts=160.0)), Prices(kwh=1.0))
-    assert (all_cards.energy_basis, all_cards.watts) == ("measured", pytest.approx(600.0))
+    measured_all = bill_of(run(four, gpu_use=measured(0.6, watts=160.0)), Prices(kwh=1.0))
+    assert (measured_all.energy_basis, measured_all.watts) == ("measured", pytest.approx(600.0))
+    unknown = bill_of(run(four), Prices(kwh=1.0))
+    assert (unknown.energy_basis, unknown.watts) == ("board_power", 800.0)
 
 
 def test_without_times_there_is_no_cost() -> None:

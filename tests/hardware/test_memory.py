@@ -148,15 +148,15 @@ def test_the_recipe_fast_has_other_steps_and_more_tables() -> None:
 @pytest.mark.parametrize("recipe", ["gpt2", "fast"])
 @pytest.mark.parametrize(
     ("sequences", "steps", "more"),
-    [(1, (), 1024 * (768 + 50304)), (8, (), 8192 * (768 + 50304)), (96, ("hidden", "attention"), 96 * 1024 * 4 * 768)],
+    [(1, (), 1024 * (768 + 50304)), (8, (), 8192 * (768 + 50304)), (96, ("hidden", "attention"), 96 * 1024 * 5 * 768)],
 )
-def test_eight_bits_are_two_bytes_of_each_matrix_after_a_norm(
+def test_eight_bits_are_two_bytes_of_each_matrix_after_a_norm_and_one_of_the_mlp_s_second(
     recipe: str, sequences: int, steps: tuple[str, ...], more: int
 ) -> None:
     """The peak is at the head, which has its input and the logits' gradients in 8 bits, too; or in the backward pass,
-    which has the gradient into the MLP."""
+    which has the stream's gradient and that into the MLP."""
     plain, fp8 = (fused_peak_bytes(*GPT2, sequences, steps, recipe=recipe, fp8=each) for each in (False, True))
-    assert fp8 - plain == 2 * (7 * 12 * 768**2 + 50304 * 768) + more
+    assert fp8 - plain == 2 * (7 * 12 * 768**2 + 50304 * 768) + 4 * 12 * 768**2 + more
 
 
 def test_eight_bits_may_take_the_ladder_s_next_step() -> None:

@@ -14,9 +14,6 @@ PHASES = (
     *("training", "evaluation", "checkpoint", "startup", "stall"),
     *("suspended", "restart", "rollback", "other", "unknown"),
 )
-# A run on several cards whose ledger ends early has the readings of one card only. All of them together draw at least
-# this share of what one draws in the middle of training, times their number.
-_ALL_CARDS = 0.75
 
 
 class _Power(NamedTuple):
@@ -97,9 +94,7 @@ def _power(run: Diagnosis, gpus: int) -> _Power:
     """The mean power of all cards together, or their board power."""
     use, awake_s = run.gpu_use, run.wall.awake_s
     if use is not None and use.energy_kwh is not None and awake_s > 0:
-        watts = use.energy_kwh * JOULES_PER_KWH / awake_s
-        if gpus == 1 or use.watts is None or watts >= _ALL_CARDS * gpus * use.watts:
-            return _Power(watts, "measured")
+        return _Power(use.energy_kwh * JOULES_PER_KWH / awake_s, "measured")
     each = _board_power(run)
     return _Power(None, None) if each is None else _Power(each * gpus, "board_power")
 

@@ -100,7 +100,8 @@ def fused_peak_bytes(
         - 4 (N - 12 C^2 - (V + T) C)   gradients of one layer at a time, and of the tables
         + 2 B T C k L          what is kept of each layer: k is 14, 10, 6 or 2
         + 2 B T C (3 to 18)    temporary values: at the head, or in the last layer's backward pass
-        + 14 C^2 L + 2 V C     matrices after norms in 8 bits, twice, and gradients in 8 bits, if fp8 is on
+        + 18 C^2 L + 2 V C     matrices after norms in 8 bits, twice, the MLP's second once, and gradients in 8 bits, if
+                               fp8 is on
 
     Recipe fast has two more tables, which are not multiplied, and one average less per matrix. The gradient of its head
     is stored where its table's is.
@@ -120,12 +121,11 @@ def fused_peak_bytes(
     kept = kept_numbers(steps, recipe)
     again = ALL_KEPT - kept  # what the last layer recomputes exists during its backward pass
     logits = rows_at_a_time(batch_size * block_size, vocab_size) * vocab_size
-    at_the_head = 3 * stream + 2 * logits
+    at_the_head, going_back = 3 * stream + 2 * logits, (6 + more + min(again, 8)) * stream
     if fp8:  # as if fp8 sped up all products after norms
-        state += 14 * n_layer * n_embd**2 + 2 * table
+        state += 18 * n_layer * n_embd**2 + 2 * table
         at_the_head += stream // 2 + logits
-        more += 2  # the gradient into the MLP in 8 bits
-    going_back = (6 + more + min(again, 8)) * stream
+        going_back += stream // 2 + 2 * stream  # the stream's gradient and that into the MLP in 8 bits
     return state + (n_layer * kept + beside) * stream + max(at_the_head, going_back) + _OWN_WORKSPACE
 
 

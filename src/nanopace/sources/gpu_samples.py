@@ -19,7 +19,8 @@ _HIGHEST = ("celsius", "memory_used_gb")
 
 
 class GpuSamples:
-    """Takes the samples one by one. If a process does not report its energy, it is computed from its samples."""
+    """Takes the samples one by one. If a process on one card does not report its energy, it is computed from its
+    samples; those of several cards are of the first one only."""
 
     def __init__(self) -> None:
         self._samples = 0
@@ -53,10 +54,10 @@ class GpuSamples:
         self._since_step.clear()
         self._stepping = True
 
-    def end_process(self, energy_kwh: float | None) -> None:
-        """`energy_kwh`: what the process reported, if anything."""
+    def end_process(self, energy_kwh: float | None, cards: int) -> None:
+        """`energy_kwh`: what the process reported for all its cards, if anything."""
         if energy_kwh is None or not math.isfinite(energy_kwh):
-            energy_kwh = self._sampled_kwh or None
+            energy_kwh = (self._sampled_kwh or None) if cards == 1 else None
         self._energy_unknown |= energy_kwh is None
         self._energy_kwh = (self._energy_kwh or 0.0) + (energy_kwh or 0.0)
         self._sampled_kwh, self._last = 0.0, None

@@ -169,5 +169,5 @@ def _advice(report: Report) -> Section:
         blocks.append(Line((prefix, report.text(finding), " ", report.saving(finding)), hanging=len(prefix)))
         cost = words.advice_cost(finding.code, finding.numbers)
         if cost is not None:
-            blocks.append(Line((words.text("Cost: {cost}.", cost=cost),), indent=len(prefix)))
+            blocks.append(Line((words.text("Trade-off: {cost}.", cost=cost),), indent=len(prefix)))
     return Section("advice", words.text("Advice"), blocks)

@@ -79,6 +79,17 @@ def test_energy_that_one_process_did_not_tell_is_unknown(samples: list[Event]) -
     assert run.gpu_use is None or run.gpu_use.energy_kwh is None
 
 
+def test_samples_of_one_card_are_not_the_energy_of_several() -> None:
+    """The ledger of several cards has the samples of the first, and the energy of all at its end."""
+    events = [run_event(world_size=4), *steps(0, 3), gpu(0), gpu(10)]
+    (killed,) = runs_of(events)
+    (ended,) = runs_of([*events, EndEvent("finished", 9000.0, energy_kwh=0.5)])
+    assert killed.gpu_use is not None
+    assert ended.gpu_use is not None
+    assert (killed.gpu_use.energy_kwh, killed.gpu_use.watts) == (None, 360.0)
+    assert ended.gpu_use.energy_kwh == 0.5
+
+
 def test_energy_that_is_no_number_is_that_of_the_samples() -> None:
     end = EndEvent("finished", 9000.0, energy_kwh=math.nan)
     (run,) = runs_of([run_event(), *steps(0, 3), gpu(0), gpu(10), end])

@@ -20,6 +20,7 @@ if find_spec("triton") is None:
 
 from nanopace.config import TrainConfig
 from nanopace.train.fused.fast import FusedFastGPT
+from nanopace.train.fused.model import Activations, Layer
 from nanopace.train.kernels.fp8 import PRODUCTS
 from nanopace.train.parallel import parallelize
 from nanopace.train.plan.run_plan import Choice
@@ -177,3 +178,23 @@ def test_eight_bits_stay_close_and_evaluations_know_nothing_of_them() -> None:
             1e-3 < max(value for name, value in wrong.items() if dict(model.named_parameters())[name].dim() == 2) < 0.2
         )
     assert torch.equal(fused.sequence_losses(*some), losses)
+
+
+@pytest.mark.usefixtures("eight_bits", "untraced")
+def test_the_stream_s_gradient_in_eight_bits_follows_it_from_layer_to_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nudged(n_layer=3, shape=replace(SHAPE, n_embd=32, vocab_size=32))
+    backward, wrong, moved = FusedFastGPT._backward, [], []
+
+    def compared(
+        fused: FusedFastGPT, layer: Layer, saved: Activations, d_x: Tensor, d_x8: Tensor, *given: Tensor
+    ) -> None:
+        before, scale = d_x.float().clone(), given[-1]
+        wrong.append(float((d_x8.float() * scale - before).norm() / before.norm()))
+        backward(fused, layer, saved, d_x, d_x8, *given)
+        moved.append(float((d_x.float() - before).norm() / before.norm()))
+
+    monkeypatch.setattr(FusedFastGPT, "_backward", compared)
+    FusedFastGPT(model, fp8=PRODUCTS).gradients(*batch(sequences=16))
+    assert len(wrong) == 3
+    assert max(wrong) < 0.1  # two bits and a rounded third
+    assert min(moved) > 0.3  # so the gradient of another layer would be noticed

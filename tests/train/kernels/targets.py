@@ -33,7 +33,7 @@ from nanopace.config import TrainConfig
 from nanopace.train.fused.fast import FusedFastGPT
 from nanopace.train.fused.gpt2 import FusedGPT
 from nanopace.train.fused.model import Fused
-from nanopace.train.kernels.fp8 import PRODUCTS
+from nanopace.train.kernels.fp8 import FP8, FP8_GRADIENT, PRODUCTS
 from nanopace.train.models.fast import FastGPT
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.models.recipes import new_model
@@ -52,6 +52,10 @@ class Launch(NamedTuple):
     kernel: Any  # a JITFunction
     arguments: tuple[object, ...]
     options: dict[str, object]
+
+    @property
+    def has_8_bits(self) -> bool:
+        return any(isinstance(each, Tensor) and each.dtype in (FP8, FP8_GRADIENT) for each in self.arguments)
 
 
 class Target:
@@ -164,7 +168,7 @@ def all_kernels(width: int, without: str) -> list[Launch]:
 def kernels_with_8_bits(width: int) -> list[Launch]:
     """The 8-bit kernels, for cards that support them."""
     launches = [each for recipe in ("gpt2", "fast") for each in launches_of(shape_of(recipe, width), fp8=PRODUCTS)]
-    return each_once(each for each in launches if each.options.get("FP8"))
+    return each_once(each for each in launches if each.has_8_bits)
 
 
 def compiled(launch: Launch, width: int, generation: int) -> dict[str, Any]:
@@ -175,6 +179,7 @@ def compiled(launch: Launch, width: int, generation: int) -> dict[str, Any]:
         "generation": generation,
         "width": width,
         "options": launch.options,
+        "8 bits": launch.has_8_bits,
         "shared": kernel.metadata.shared,
         "registers": usage["REG"],
         "spilled": usage["STACK"] + usage["LOCAL"],  # bytes of each thread

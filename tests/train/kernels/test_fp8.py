@@ -60,7 +60,7 @@ def test_a_product_in_eight_bits(scale: float) -> None:
     assert product.dtype == torch.bfloat16
     assert 0.01 < float((product - expected).norm() / expected.norm()) < 0.05  # of three bits and a rounded fourth
     largest = matrix.float().abs().max() / LARGEST
-    rounded = (y8.float() / scale_after_norm(64)) @ ((matrix / largest).to(FP8).float() * largest).t()
+    rounded = (y8.float() / scale_after_norm(64)) @ ((matrix.float() / largest).to(FP8).float() * largest).t()
     assert float((product - rounded).norm() / rounded.norm()) < 5e-3
 
 
@@ -78,7 +78,7 @@ def test_the_head_in_eight_bits(cap: float | None) -> None:
     from nanopace.train.kernels.head import head_gradients
 
     (x, x8), weight = normed(6, 32), drawn(48, 32)
-    weight8, targets = Fp8Weight(weight, transposed=True), torch.tensor([3, 47, 0, 5, -1, 9], device=DEVICE)
+    weight8, targets = Fp8Weight(weight, backward=True), torch.tensor([3, 47, 0, 5, -1, 9], device=DEVICE)
     weight8.quantize(weight)
     gradient = torch.ones_like(weight, dtype=torch.float32)
     loss, d_x = head_gradients(x, weight, gradient, targets, 0.5, cap, x8=x8, weight8=weight8)
@@ -97,7 +97,7 @@ def test_the_head_in_eight_bits(cap: float | None) -> None:
 @pytest.mark.usefixtures("eight_bits")
 def test_the_gradient_of_an_input_in_eight_bits() -> None:
     d, matrix, scale = drawn(16, 48, scale=1e-5), drawn(48, 64), torch.tensor(1e-6, device=DEVICE)
-    fp8_weight = Fp8Weight(matrix, transposed=True)
+    fp8_weight = Fp8Weight(matrix, backward=True)
     fp8_weight.quantize(matrix)
     found = fp8_weight.input_gradient((d / scale).to(FP8_GRADIENT), scale)
     exact = d.float() @ matrix.float()
@@ -112,7 +112,7 @@ def test_only_forward_products_sum_with_fewer_bits(monkeypatch: pytest.MonkeyPat
     """Gradients have a few large terms, next to which the small ones would be lost: that cost 0.035 in 800 steps."""
     fast = []
     monkeypatch.setattr(torch, "_scaled_mm", lambda *_, use_fast_accum, **__: fast.append(use_fast_accum))
-    weight8 = Fp8Weight(drawn(48, 64), transposed=True)
+    weight8 = Fp8Weight(drawn(48, 64), backward=True)
     weight8.product(normed(16, 64)[1])
     weight8.input_gradient(drawn(16, 48).to(FP8_GRADIENT), torch.ones((), device=DEVICE))
     assert fast == [True, False]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nanopace.train.kernels.fp8 import FP8
+from nanopace.train.kernels.fp8 import FP8, FP8_GRADIENT
 from nanopace.train.kernels.norm import (
     layer_norm,
     layer_norm_backward,
@@ -95,3 +95,17 @@ def test_eight_bits_are_written_beside_it(draw: Draw, norm: Norm, dtype: torch.d
     assert 440 < y8.float().max() <= 448
     for found, expected in zip((y, factor), norm.forward(x), strict=True):
         assert torch.equal(found, expected)
+
+
+@NORMS
+@pytest.mark.usefixtures("eight_bits")
+@pytest.mark.parametrize("past", [True, False])
+def test_the_gradient_in_eight_bits_is_that_of_the_stream(draw: Draw, norm: Norm, past: bool) -> None:
+    """Of the sum with the gradient that bypasses the norm, which the layer before needs."""
+    x, d_y, d_past = draw(7, 24, scale=3).add(1), draw(7, 24), draw(7, 24)
+    scale, d8 = torch.tensor(0.01, device=x.device), torch.zeros_like(x, dtype=FP8_GRADIENT)
+    y, factor = norm.forward(x)
+    d_x = norm.backward(d_y, y, factor, d_past.clone() if past else None, d8, scale)
+    assert torch.equal(d_x, norm.backward(d_y, y, factor, d_past.clone() if past else None))
+    assert error(d8.float() * scale, d_x) < 2**-3  # of two bits and a rounded third
+    assert error(d8.float() * scale, d_x) > 1e-3

@@ -32,7 +32,7 @@ def test_every_kernel_is_compiled_for_a_geforce_card_and_fits(tmp_path: Path) ->
     sources = (HERE.parents[2] / "src/nanopace/train/kernels").glob("*.py")
     modules = {path.stem for path in sources if "@triton.jit" in path.read_text()}
     assert {each["kernel"].split(".")[0] for each in kernels} == modules
-    assert {each["generation"] for each in kernels if each["options"].get("FP8")} == {89}
+    assert {each["generation"] for each in kernels if each["8 bits"]} == {89}
     assert [each for each in kernels if each["shared"] > MOST_SHARED] == []
     assert [each for each in kernels if each["later"]] == []
     assert [each for each in kernels if each["spilled"]] == []

@@ -60,7 +60,7 @@ def test_advice_has_its_saving_and_its_price(run: Diagnosis) -> None:
         saving = words("en").duration(finding.saves_s), words("en").percent(finding.saves_share)
         row = [words("en").finding(finding.code, finding.numbers), "Saves {} ({}).".format(*saving)]
         cost = words("en").advice_cost(finding.code, finding.numbers)
-        assert plain(" ".join([*row, *([f"Cost: {cost}."] if cost else [])])) in text
+        assert plain(" ".join([*row, *([f"Trade-off: {cost}."] if cost else [])])) in text
 
 
 def test_what_the_cards_sensors_say_and_the_error_of_a_loss(run: Diagnosis) -> None:

@@ -241,7 +241,7 @@ class LedgerReader:
     def _end_process(self) -> None:
         """Add its time to the run, unless it ended before its first step."""
         if self._process_counts:
-            self._gpu.end_process(self._energy_kwh)
+            self._gpu.end_process(self._energy_kwh, self._world_size or 1)
             self._readings.end_process(self._clock_ms)
             self._samples_pending = True
             if self._clock_ms > 0:

@@ -42,7 +42,9 @@ class FusedFastGPT(Fused):
         steps = {*steps, "activation"} if relu2 else steps
         norm = Norm(rms_norm, rms_norm_backward)
         super().__init__(model, steps, norm, relu2=relu2, cap=CAP if "soft_cap" in has else None)
-        self._set_matrices(_layers(model, fp8), Matrix(weight_of(model.lm_head), fp8="head" in fp8, fp8_backward=True))
+        head_in_fp8 = "head" in fp8
+        head = Matrix(weight_of(model.lm_head), fp8_forward=head_in_fp8, fp8_backward=head_in_fp8)
+        self._set_matrices(_layers(model, fp8), head)
 
     def _embed(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         return embed_norm(tokens, self._tokens, self._positions)
@@ -72,7 +74,13 @@ class FusedFastGPT(Fused):
         return without_own(attention.out.detach(), attention.packed, layer.own_share.detach())
 
     def _backward_attention(
-        self, layer: Layer, saved: Activations, d_x: Tensor, tokens: Tensor, scale: Tensor | None
+        self,
+        layer: Layer,
+        saved: Activations,
+        d_x: Tensor,
+        d_x8: Tensor | None,
+        tokens: Tensor,
+        scale: Tensor | None,
     ) -> None:
         attention = saved.attention or self._attend(layer, layer.qkv.product(saved.y_1), tokens)
         packed, q_k_v, out, factors = attention
@@ -102,7 +110,7 @@ class FusedFastGPT(Fused):
             d_table, d_gate = gradient_of(layer.value_table), gradient_of(layer.value_gate)
             add_value_embeddings_backward(packed, tokens, layer.value_table, layer.value_gate, d_table, d_gate)
         addmm_(layer.qkv.gradient, packed.t(), saved.y_1)
-        rms_norm_backward(layer.qkv.input_gradient(packed, d8, scale), saved.y_1, saved.factor_1, d_x)
+        rms_norm_backward(layer.qkv.input_gradient(packed, d8, scale), saved.y_1, saved.factor_1, d_x, d_x8, scale)
 
     def _rope_angles(self, tokens: Tensor) -> Angles | None:
         """The angles of all positions, computed once per length; None without rope."""
@@ -125,10 +133,10 @@ def _layers(model: FastGPT, fp8: Collection[str]) -> list[Layer]:
         assert isinstance(block, FastBlock)
         layers.append(
             Layer(
-                Matrix(weight_of(block.attn.c_attn), fp8="qkv" in fp8, fp8_backward=True),
+                Matrix(weight_of(block.attn.c_attn), fp8_forward="qkv" in fp8, fp8_backward="qkv" in fp8),
                 Matrix(weight_of(block.attn.c_proj)),
-                Matrix(weight_of(block.mlp.c_fc), fp8="into" in fp8, fp8_backward=True),
-                Matrix(weight_of(block.mlp.c_proj)),
+                Matrix(weight_of(block.mlp.c_fc), fp8_forward="into" in fp8, fp8_backward="into" in fp8),
+                Matrix(weight_of(block.mlp.c_proj), fp8_backward="into" in fp8),
                 weight_of(tables[table_of[number]]) if number in table_of else None,
                 block.attn.value_gate,
                 block.attn.own_share,

@@ -41,7 +41,11 @@ class FusedGPT(Fused):
         self._heads = model.shape.n_head
         layers = [_layer(each, fp8) for each in blocks]
         head = Matrix(
-            self._tokens, weight_of(model.transformer["ln_f"]), shared=True, fp8="head" in fp8, fp8_backward=True
+            self._tokens,
+            weight_of(model.transformer["ln_f"]),
+            shared=True,
+            fp8_forward="head" in fp8,
+            fp8_backward="head" in fp8,
         )
         self._set_matrices(layers, head)
 
@@ -64,15 +68,17 @@ class FusedGPT(Fused):
         layer: Layer,
         saved: Activations,
         d_x: Tensor,
+        d_x8: Tensor | None,
         tokens: Tensor,
-        scale: Tensor | None,  # noqa: ARG002
+        scale: Tensor | None,
     ) -> None:
         attention = saved.attention or self._attend(layer, layer.qkv.product(saved.y_1), tokens)
         out = attention.out
         d_out = torch.mm(d_x, layer.attn_proj.copy).view_as(out.transpose(1, 2)).transpose(1, 2)
         addmm_(layer.attn_proj.gradient, d_x.t(), rows_of(out))
         d_q_k_v = [rows_of(each) for each in attention_backward(out, attention.q_k_v, d_out)]
-        layer_norm_backward(_backward_packed(d_q_k_v, layer.qkv, saved.y_1), saved.y_1, saved.factor_1, d_x)
+        d_y = _backward_packed(d_q_k_v, layer.qkv, saved.y_1)
+        layer_norm_backward(d_y, saved.y_1, saved.factor_1, d_x, d_x8, scale)
 
 
 def _backward_packed(grads: list[Tensor], matrix: Matrix, y: Tensor) -> Tensor:
@@ -91,8 +97,8 @@ def _backward_packed(grads: list[Tensor], matrix: Matrix, y: Tensor) -> Tensor:
 def _layer(block: nn.Module, fp8: Collection[str]) -> Layer:
     assert isinstance(block, Block)
     return Layer(
-        Matrix(weight_of(block.attn.c_attn), weight_of(block.ln_1), fp8="qkv" in fp8),
+        Matrix(weight_of(block.attn.c_attn), weight_of(block.ln_1), fp8_forward="qkv" in fp8),
         Matrix(weight_of(block.attn.c_proj)),
-        Matrix(weight_of(block.mlp.c_fc), weight_of(block.ln_2), fp8="into" in fp8, fp8_backward=True),
-        Matrix(weight_of(block.mlp.c_proj)),
+        Matrix(weight_of(block.mlp.c_fc), weight_of(block.ln_2), fp8_forward="into" in fp8, fp8_backward="into" in fp8),
+        Matrix(weight_of(block.mlp.c_proj), fp8_backward="into" in fp8),
     )

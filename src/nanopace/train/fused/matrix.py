@@ -15,8 +15,8 @@ from nanopace.train.kernels.fp8 import FP8, FP8_GRADIENT, Fp8Weight
 
 
 class Matrix:
-    """A bfloat16 copy of a matrix, with the preceding norm's weight folded in. With `fp8`, there is also an 8-bit copy,
-    for norm outputs in 8 bits."""
+    """A bfloat16 copy of a matrix, with the preceding norm's weight folded in. There may also be copies in 8 bits: with
+    `fp8_forward` for norm outputs, with `fp8_backward` for gradients in 8 bits."""
 
     def __init__(
         self,
@@ -24,12 +24,14 @@ class Matrix:
         norm: nn.Parameter | None = None,
         *,
         shared: bool = False,
-        fp8: bool = False,
+        fp8_forward: bool = False,
         fp8_backward: bool = False,
     ) -> None:
         self._weight, self._norm = weight, norm
         self.copy = torch.empty_like(weight, dtype=torch.bfloat16)
-        self.fp8_weight = Fp8Weight(self.copy, transposed=fp8_backward) if fp8 else None
+        self.fp8_weight = (
+            Fp8Weight(self.copy, forward=fp8_forward, backward=fp8_backward) if fp8_forward or fp8_backward else None
+        )
         # The products add to this: the weight's own gradient, unless others add to that as well.
         self.gradient = torch.zeros_like(weight) if shared or weight.grad is None else weight.grad
         self.shared = shared
@@ -50,7 +52,7 @@ class Matrix:
 
     def empty_fp8(self, x: Tensor) -> Tensor | None:
         """An 8-bit buffer for the norm of x, to be multiplied by this matrix; None if it stays in bfloat16."""
-        return None if self.fp8_weight is None else torch.empty_like(x, dtype=FP8)
+        return torch.empty_like(x, dtype=FP8) if self.fp8_weight is not None and self.fp8_weight.has_forward else None
 
     def product(self, y: Tensor, y8: Tensor | None = None) -> Tensor:
         """y W^T, in 8 bits if `y8` is given."""

@@ -32,7 +32,7 @@ class Norm(NamedTuple):
     """One of the norms in kernels/norm.py, forward and backward."""
 
     forward: Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor]]
-    backward: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
+    backward: Callable[[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None], Tensor]
 
 
 class Layer(NamedTuple):
@@ -142,11 +142,12 @@ class Fused(ABC):
         del y8
         if self.release is not None:
             self.release.begin_step(loss)
-        d_x = self._norm.backward(d_y, y, factor, None)
-        del y, d_y
         scale = share / (targets >= 0).sum() / GRADIENT_SCALE if self._fp8_backward else None  # of gradients in 8 bits
+        d_x8 = self._layers[-1].mlp_proj.empty_fp8_gradient(len(d_y))  # every layer writes it for the next
+        d_x = self._norm.backward(d_y, y, factor, None, d_x8, scale)
+        del y, d_y
         for layer in reversed(self._layers):
-            self._backward(layer, saved.pop(), d_x, tokens, scale)
+            self._backward(layer, saved.pop(), d_x, d_x8, tokens, scale)
             if self.release is not None:
                 self.release.update(layer.matrices)
         self._embed_backward(d_x, tokens, embedded, factors)
@@ -185,17 +186,27 @@ class Fused(ABC):
             None if ("hidden" if self._relu2 else "activation") in self._recompute else g,
         )
 
-    def _backward(self, layer: Layer, saved: Activations, d_x: Tensor, tokens: Tensor, scale: Tensor | None) -> None:
-        """Add this layer's part of the gradient to d_x."""
-        self._backward_mlp(layer, saved, d_x, scale)
-        self._backward_attention(layer, saved, d_x, tokens, scale)
+    def _backward(
+        self,
+        layer: Layer,
+        saved: Activations,
+        d_x: Tensor,
+        d_x8: Tensor | None,
+        tokens: Tensor,
+        scale: Tensor | None,
+    ) -> None:
+        """Add this layer's part of the gradient to d_x. d_x8, if it is given, is d_x divided by `scale`, in 8 bits."""
+        self._backward_mlp(layer, saved, d_x, d_x8, scale)
+        self._backward_attention(layer, saved, d_x, d_x8, tokens, scale)
 
-    def _backward_mlp(self, layer: Layer, saved: Activations, d_x: Tensor, scale: Tensor | None) -> None:
+    def _backward_mlp(
+        self, layer: Layer, saved: Activations, d_x: Tensor, d_x8: Tensor | None, scale: Tensor | None
+    ) -> None:
         h, g = saved.h, saved.g
         if h is None and g is None:
             hidden = layer.mlp_fc.product(saved.y_2)
             h, g = (None, relu2(hidden)) if self._relu2 else (hidden, None)
-        d_g = torch.mm(d_x, layer.mlp_proj.copy)
+        d_g = layer.mlp_proj.input_gradient(d_x, d_x8, scale)
         d8 = layer.mlp_fc.empty_fp8_gradient(len(d_x))
         if h is None:
             assert g is not None
@@ -205,7 +216,7 @@ class Fused(ABC):
             d_h, g = gelu_backward(d_g, h, g, d8, scale)
             addmm_(layer.mlp_proj.gradient, d_x.t(), g)
         addmm_(layer.mlp_fc.gradient, d_h.t(), saved.y_2)
-        self._norm.backward(layer.mlp_fc.input_gradient(d_h, d8, scale), saved.y_2, saved.factor_2, d_x)
+        self._norm.backward(layer.mlp_fc.input_gradient(d_h, d8, scale), saved.y_2, saved.factor_2, d_x, None, None)
 
     @abstractmethod
     def _embed(self, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -225,9 +236,15 @@ class Fused(ABC):
 
     @abstractmethod
     def _backward_attention(
-        self, layer: Layer, saved: Activations, d_x: Tensor, tokens: Tensor, scale: Tensor | None
+        self,
+        layer: Layer,
+        saved: Activations,
+        d_x: Tensor,
+        d_x8: Tensor | None,
+        tokens: Tensor,
+        scale: Tensor | None,
     ) -> None:
-        """Add attention's part of the gradient to d_x."""
+        """Add attention's part of the gradient to d_x, and write the sum to d_x8."""
 
 
 def rows_of(heads: Tensor) -> Tensor:

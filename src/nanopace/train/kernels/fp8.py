@@ -2,9 +2,9 @@
 
 Forward, it is the products after norms: a norm's output is never larger than the square root of its width, so its
 kernel writes 8 bits along with the bfloat16 that the weights' gradients need. Backward, it is the gradients of those
-norms' outputs. The gradient of a logit is never larger than its token's share of the loss. Other gradients have no such
-bound, but the format for gradients spans 32 powers of two, and holds them with one fixed scale. The weights' own
-gradients stay in bfloat16, because 8-bit products would need both factors transposed.
+norms' outputs, and of the MLP's activations. The gradient of a logit is never larger than its token's share of the
+loss. Other gradients have no such bound, but the format for gradients spans 32 powers of two, and holds them with one
+fixed scale. The weights' own gradients stay in bfloat16, because 8-bit products would need both factors transposed.
 
 Matrices are cast once per step, each scaled by its largest value. All scales are tensors on the device, so nothing
 waits for them.
@@ -46,13 +46,20 @@ def scale_after_norm(width: int) -> float:
 
 
 class Fp8Weight:
-    """A weight in 8 bits with one scale, to be multiplied with a norm's output, and with a gradient if `transposed`."""
+    """A weight in 8 bits with one scale: `forward`, to be multiplied with a norm's output, and `backward`, with a
+    gradient. Each needs its own layout."""
 
-    def __init__(self, matrix: Tensor, *, transposed: bool = False) -> None:
-        self._values = torch.empty_like(matrix, dtype=FP8)
-        self._transposed = self._values.new_empty(self._values.t().shape) if transposed else None
+    def __init__(self, matrix: Tensor, *, forward: bool = True, backward: bool = False) -> None:
+        self._values = torch.empty_like(matrix, dtype=FP8) if forward else None
+        self._transposed = (
+            torch.empty_like(matrix.t(), dtype=FP8, memory_format=torch.contiguous_format) if backward else None
+        )
         self._scale = torch.ones((), device=matrix.device)  # matrix = scale times values
         self._norm_scale = torch.full((), 1 / scale_after_norm(matrix.size(1)), device=matrix.device)
+
+    @property
+    def has_forward(self) -> bool:
+        return self._values is not None
 
     @property
     def has_backward(self) -> bool:
@@ -60,14 +67,15 @@ class Fp8Weight:
 
     def quantize(self, matrix: Tensor) -> None:
         """Store these values, scaled by their largest magnitude."""
+        from nanopace.train.kernels.quantize import quantize  # it needs triton
+
         torch.linalg.vector_norm(matrix, torch.inf, dtype=torch.float32, out=self._scale)
         self._scale.clamp_(min=_SMALLEST).div_(LARGEST)
-        self._values.copy_(matrix / self._scale)
-        if self._transposed is not None:
-            self._transposed.copy_(self._values.t())
+        quantize(matrix, self._scale, self._values, self._transposed)
 
     def product(self, y8: Tensor) -> Tensor:
         """y W^T in bfloat16, from the 8 bits that the norm wrote for y."""
+        assert self._values is not None
         return scaled_mm(y8, self._values.t(), self._norm_scale, self._scale, fast=True)
 
     def input_gradient(self, d8: Tensor, scale: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from nanopace.train.kernels.addmm import addmm_
 from nanopace.train.kernels.fp8 import FP8_GRADIENT, Fp8Weight
 
 _VALUES_PER_THREAD = 8  # one wide load of bfloat16
+_WARPS = 32  # per row: then few rows are in flight, and each is still in the L2 cache when it is read again
 _LOWEST = -1e30  # stands for minus infinity, but minus itself gives 0, not NaN
 _UNIT = 32768.0  # a token's share of the loss, the largest possible gradient of its logits, in 8 bits
 
@@ -87,9 +88,6 @@ def cross_entropy(
     """The loss of each row. With `counted`, the gradient of `share` times the mean loss overwrites the logits. `d8`
     receives it in 8 bits, where a token's share of the loss is _UNIT."""
     rows, width = logits.shape
-    # With many warps per row, few rows are in flight at once, and each is still in the L2 cache when it is read again.
-    # A cap adds arithmetic: then it pays to have other rows to work on while some warps wait for each other.
-    warps = 32 if cap is None else 8
     _cross_entropy[(rows,)](
         logits,
         targets,
@@ -102,17 +100,20 @@ def cross_entropy(
         FP8=d8 is not None,
         UNIT=_UNIT,
         CAP=cap or 0.0,
+        # Losses alone are exact, so that they can be compared; and the interpreter has no such instruction.
+        APPROXIMATE=cap is not None and counted is not None and logits.device.type != "cpu",
         LOWEST=_LOWEST,
-        BLOCK=32 * warps * _VALUES_PER_THREAD,
+        BLOCK=32 * _WARPS * _VALUES_PER_THREAD,
         PER_THREAD=_VALUES_PER_THREAD,
-        num_warps=warps,
+        num_warps=_WARPS,
     )
 
 
 @triton.jit
 def _cross_entropy(
     logits, targets, losses, counted, d8, share, width, BACKWARD: tl.constexpr, FP8: tl.constexpr,
-    UNIT: tl.constexpr, CAP: tl.constexpr, LOWEST: tl.constexpr, BLOCK: tl.constexpr, PER_THREAD: tl.constexpr,
+    UNIT: tl.constexpr, CAP: tl.constexpr, APPROXIMATE: tl.constexpr, LOWEST: tl.constexpr, BLOCK: tl.constexpr,
+    PER_THREAD: tl.constexpr,
 ):  # fmt: skip
     """Exponentials are computed as powers of two, which is what a card does; LOG2_E converts."""
     LOG2_E: tl.constexpr = 1.4426950408889634  # noqa: N806
@@ -123,14 +124,14 @@ def _cross_entropy(
     chosen = tl.load(logits + tl.where(counts, target, 0)).to(tl.float32)
     chosen_derivative = 1.0
     if CAP > 0:
-        chosen, chosen_derivative = _capped(chosen, CAP)
+        chosen, chosen_derivative = _capped(chosen, CAP, APPROXIMATE)
     top = tl.full([BLOCK // PER_THREAD], LOWEST, tl.float32)  # each thread's maximum
     total = tl.zeros([BLOCK // PER_THREAD], tl.float32)  # sum of exponentials relative to it
     for first in range(0, width, BLOCK):
         columns = first + tl.arange(0, BLOCK)
         value = tl.load(logits + columns, columns < width, LOWEST).to(tl.float32)
         if CAP > 0:  # no exponential can overflow, so there is no need to subtract a maximum
-            value, _ = _capped(value, CAP)
+            value, _ = _capped(value, CAP, APPROXIMATE)
             value = tl.where(columns < width, tl.exp2(value * LOG2_E), 0.0)
             total += tl.sum(tl.reshape(value, [BLOCK // PER_THREAD, PER_THREAD]), 1)
         else:
@@ -152,7 +153,7 @@ def _cross_entropy(
             columns = first + tl.arange(0, BLOCK)
             value = tl.load(logits + columns, columns < width, LOWEST).to(tl.float32)
             if CAP > 0:
-                value, derivative = _capped(value, CAP)
+                value, derivative = _capped(value, CAP, APPROXIMATE)
                 grad = tl.exp2(value * LOG2_E + offset) * derivative
             else:
                 grad = tl.exp2(value * LOG2_E + offset)
@@ -168,7 +169,13 @@ def _cross_entropy(
 
 
 @triton.jit
-def _capped(x, CAP: tl.constexpr):
-    """CAP tanh(x / CAP) and its derivative, from the logistic function of -2 x / CAP, which needs one exponential."""
-    below = 1 / (1 + tl.exp2(x * (2 * 1.4426950408889634 / CAP)))
-    return CAP - 2 * CAP * below, 4 * below * (1 - below)
+def _capped(x, CAP: tl.constexpr, APPROXIMATE: tl.constexpr):
+    """CAP tanh(x / CAP) and its derivative. Special functions limit this kernel's speed, and a card has tanh as a
+    single one, to 11 bits; the logits have 8. Otherwise it takes an exponential and a division."""
+    if APPROXIMATE:
+        tanh = tl.inline_asm_elementwise(
+            "tanh.approx.f32 $0, $1;", "=f,f", [x * (1 / CAP)], dtype=tl.float32, is_pure=True, pack=1
+        )
+    else:
+        tanh = 1 - 2 / (1 + tl.exp2(x * (2 * 1.4426950408889634 / CAP)))
+    return CAP * tanh, 1 - tanh * tanh

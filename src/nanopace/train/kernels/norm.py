@@ -40,14 +40,28 @@ def rms_norm(x: Tensor, y8: Tensor | None = None) -> tuple[Tensor, Tensor]:
     return _forward(x, y8, RMS_EPSILON, centred=False)
 
 
-def layer_norm_backward(d_y: Tensor, y: Tensor, factor: Tensor, d_residual: Tensor | None) -> Tensor:
-    """d_x, added in place to `d_residual` if that is given."""
-    return _backward(d_y, y, factor, d_residual, centred=True)
+def layer_norm_backward(
+    d_y: Tensor,
+    y: Tensor,
+    factor: Tensor,
+    d_residual: Tensor | None,
+    d8: Tensor | None = None,
+    scale: Tensor | None = None,
+) -> Tensor:
+    """d_x, added in place to `d_residual` if that is given. `d8` receives the same divided by `scale`, in 8 bits."""
+    return _backward(d_y, y, factor, d_residual, d8, scale, centred=True)
 
 
-def rms_norm_backward(d_y: Tensor, y: Tensor, factor: Tensor, d_residual: Tensor | None) -> Tensor:
-    """d_x, added in place to `d_residual` if that is given."""
-    return _backward(d_y, y, factor, d_residual, centred=False)
+def rms_norm_backward(
+    d_y: Tensor,
+    y: Tensor,
+    factor: Tensor,
+    d_residual: Tensor | None,
+    d8: Tensor | None = None,
+    scale: Tensor | None = None,
+) -> Tensor:
+    """d_x, added in place to `d_residual` if that is given. `d8` receives the same divided by `scale`, in 8 bits."""
+    return _backward(d_y, y, factor, d_residual, d8, scale, centred=False)
 
 
 def _forward(x: Tensor, y8: Tensor | None, epsilon: float, *, centred: bool) -> tuple[Tensor, Tensor]:
@@ -71,7 +85,16 @@ def _forward(x: Tensor, y8: Tensor | None, epsilon: float, *, centred: bool) -> 
     return y, factor
 
 
-def _backward(d_y: Tensor, y: Tensor, factor: Tensor, d_residual: Tensor | None, *, centred: bool) -> Tensor:
+def _backward(
+    d_y: Tensor,
+    y: Tensor,
+    factor: Tensor,
+    d_residual: Tensor | None,
+    d8: Tensor | None,
+    scale: Tensor | None,
+    *,
+    centred: bool,
+) -> Tensor:
     rows, width = y.shape
     d_x = torch.empty_like(y) if d_residual is None else d_residual
     _norm_backward[(programs(y.device, rows),)](
@@ -79,10 +102,13 @@ def _backward(d_y: Tensor, y: Tensor, factor: Tensor, d_residual: Tensor | None,
         y,
         factor,
         d_x,
+        d8,
+        scale,
         rows,
         width,
         CENTRED=centred,
         ADD=d_residual is not None,
+        FP8=d8 is not None,
         BLOCK=block_of(width),
         STAGES=stages_of(width, d_y, y, d_residual),
         num_warps=max(1, warps_of(width) // 2),
@@ -113,8 +139,8 @@ def _norm_forward(
 
 @triton.jit
 def _norm_backward(
-    d_y, y, factor, d_x, rows, width,
-    CENTRED: tl.constexpr, ADD: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
+    d_y, y, factor, d_x, d8, scale, rows, width,
+    CENTRED: tl.constexpr, ADD: tl.constexpr, FP8: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     columns = tl.arange(0, BLOCK)
     inside = columns < width
@@ -132,3 +158,5 @@ def _norm_backward(
         if ADD:
             grad += residual
         tl.store(d_x + at, grad.to(d_x.dtype.element_ty), inside)
+        if FP8:
+            tl.store(d8 + at, (grad / tl.load(scale)).to(d8.dtype.element_ty), inside)
