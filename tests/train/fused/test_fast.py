@@ -56,8 +56,8 @@ def nudged(without: str = "", n_layer: int = 3, shape: ModelShape = SHAPE) -> Fa
     return model.to(DEVICE)
 
 
-def batch(seed: int = 0, sequences: int = 2) -> tuple[Tensor, Tensor]:
-    windows = torch.randint(0, SHAPE.vocab_size, (sequences, 6), generator=torch.Generator().manual_seed(seed))
+def batch(seed: int = 0, sequences: int = 2, length: int = 5) -> tuple[Tensor, Tensor]:
+    windows = torch.randint(0, SHAPE.vocab_size, (sequences, length + 1), generator=torch.Generator().manual_seed(seed))
     windows = windows.to(DEVICE)
     return windows[:, :-1], windows[:, 1:]
 
@@ -166,7 +166,7 @@ def test_eight_bits_stay_close_and_evaluations_know_nothing_of_them() -> None:
     model = nudged(n_layer=1, shape=replace(SHAPE, n_embd=32, vocab_size=32))  # multiples of 16
     with torch.no_grad():
         model.lm_head.weight.mul_(0.3)  # not so confident that a little rounding means a large loss
-    fused, some = FusedFastGPT(model), batch(sequences=16)  # so is their number of tokens
+    fused, some = FusedFastGPT(model), batch(sequences=4, length=4)  # so is their number of tokens
     loss, losses = fused.gradients(*some).item(), fused.sequence_losses(*some)
     expected = gradients(model)
     for fp8, steps in [*(((each,), ()) for each in PRODUCTS), (PRODUCTS, ("attention",))]:
@@ -194,7 +194,7 @@ def test_the_stream_s_gradient_in_eight_bits_follows_it_from_layer_to_layer(monk
         moved.append(float((d_x.float() - before).norm() / before.norm()))
 
     monkeypatch.setattr(FusedFastGPT, "_backward", compared)
-    FusedFastGPT(model, fp8=PRODUCTS).gradients(*batch(sequences=16))
+    FusedFastGPT(model, fp8=PRODUCTS).gradients(*batch(sequences=4, length=4))
     assert len(wrong) == 3
     assert max(wrong) < 0.1  # two bits and a rounded third
     assert min(moved) > 0.3  # so the gradient of another layer would be noticed
