@@ -182,6 +182,12 @@ class TrainConfig:
         "speed",
         "some matrix products in 8 bits, where that is faster on the card; on by default with recipe=fast",
     )
+    deterministic: bool = _own(
+        False,
+        "run",
+        "speed",
+        "the same bits every time, also on a card: a resumed run equals one that was never stopped",
+    )
     memory: str = _own(
         "auto",
         "run",

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 
 from nanopace.train.fused import attention
-from nanopace.train.fused.attention import attention_backward, pick_attention
+from nanopace.train.fused.attention import TorchAttention, pick_attention
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.wording.catalog import words
 
@@ -20,7 +20,9 @@ def test_slopes_are_those_of_autograd() -> None:
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn((2, 3, 8, 4), generator=generator).requires_grad_() for _ in range(3))
     d_found = torch.randn((2, 3, 8, 4), generator=generator)
-    ours = attention_backward(functional.scaled_dot_product_attention(q, k, v, is_causal=True), (q, k, v), d_found)
+    attention = TorchAttention()
+    out, sums = attention.forward(q, k, v)
+    ours = attention.backward(out, sums, (q, k, v), d_found)
     theirs = torch.autograd.grad(functional.scaled_dot_product_attention(q, k, v, is_causal=True), (q, k, v), d_found)
     for mine, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine, other, rtol=0, atol=0)
