@@ -198,7 +198,8 @@ def _run(out: Path, corpus: Path, start: Start, rng: random.Random, lasts: float
             sweep(out)
             return
         tally.resumed_from.append(step_of(found[0].name) if found else 0)
-        knobs = {"init_from": "resume", "out_dir": str(out), "device": "cpu"} if found else {**fresh, "overwrite": True}
+        resuming = {"init_from": "resume", "out_dir": str(out), "device": KNOBS["device"]}
+        knobs = resuming if found else {**fresh, "overwrite": True}
         tally.lives += 1
         code = _life(out, knobs, start, rng, lasts) if tally.kills < kills else _wait(start(knobs, None), lambda: False)
         if code is not None:

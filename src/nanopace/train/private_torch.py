@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.utils.deterministic
@@ -71,15 +72,15 @@ def flash_attention_backward(
 def deterministic_algorithms() -> Iterator[None]:
     """Inside, torch's operations give the same bits every time, or raise RuntimeError. Not torch's
     use_deterministic_algorithms, which imports the compiler; and new tensors are not filled, which would take time."""
-    fills = getattr(torch.utils.deterministic, "fill_uninitialized_memory", None)
-    before = torch.get_deterministic_debug_mode()
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[assignment]
+    settings: Any = torch.utils.deterministic
+    fills, mode = settings.fill_uninitialized_memory, torch.get_deterministic_debug_mode()
+    settings.fill_uninitialized_memory = False
     torch.set_deterministic_debug_mode("error")
     try:
         yield
     finally:
-        torch.set_deterministic_debug_mode(before)
-        torch.utils.deterministic.fill_uninitialized_memory = fills  # type: ignore[assignment]
+        torch.set_deterministic_debug_mode(mode)
+        settings.fill_uninitialized_memory = fills
 
 
 def scaled_mm(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, *, fast: bool) -> Tensor:

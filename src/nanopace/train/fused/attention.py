@@ -98,9 +98,7 @@ class TorchAttention:
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> tuple[Tensor, Tensor | None]:
         with torch.enable_grad(), self._algorithms():
-            out = functional.scaled_dot_product_attention(
-                q, k, v, dropout_p=self._dropout, is_causal=True, scale=scale
-            )
+            out = functional.scaled_dot_product_attention(q, k, v, dropout_p=self._dropout, is_causal=True, scale=scale)
         return out, None
 
     def backward(
