@@ -26,6 +26,7 @@ def pick_steps(
         return (), Message("everything is kept: only our own kernels can save memory")
     asked = memory_steps(config.memory)
     single = config.gradient_accumulation_steps == 1 and micro_batch in (None, config.batch_size)
+    single = single and not config.check_every  # which compares gradients, so they have to be kept
     if asked is not None:
         asked = tuple(each.name for each in taken(asked) if single or each.keeps_gradients)
         what = ", ".join(asked) or Message("everything is kept")
