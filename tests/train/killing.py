@@ -46,6 +46,8 @@ KNOBS: dict[str, object] = {
     "save_interval": 2,
     "keep_last": 2,
     "dropout": 0.1,
+    "deterministic": True,
+    "check_every": 5,
 }
 LAST = "step-00000043"  # iterations 0 to 42
 TEMPORARY = (".writing", ".removing", ".replaced")

@@ -141,7 +141,7 @@ def test_so_is_one_after_the_last_step(corpus: Path, tmp_path: Path, monkeypatch
         plain(loop)
 
     monkeypatch.setattr(Loop, "_end", end)
-    with pytest.raises(UsageError, match="step 21: .* changed between two updates"):
+    with pytest.raises(UsageError, match=r"step 21: .* changed between two updates"):
         start(corpus, tmp_path / "out")
 
 

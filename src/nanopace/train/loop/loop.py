@@ -209,6 +209,7 @@ class Loop:
             "best": self._best,
             "recent": list(self._reports.recent),
             "micro_batch": self._stepper.micro_batch,
+            "memory_steps": list(self._stepper.memory_steps),
             "data_offset": parts.plan.data_offset,
             "validation": parts.validation.state(),
             "training": None if parts.training is None else parts.training.state(),
