@@ -64,9 +64,9 @@ INCIDENTS: Mapping[str, Sentence] = {
         "data. The run directory holds the evidence (evidence-step-N) and the last good checkpoint."
     ),
     "ended_corrupted": say(
-        "Training stopped after iteration {last_iteration}: bits had changed that nothing had written, or a gradient "
-        "computed twice was not the same. Test the memory of this machine; the run directory holds the evidence "
-        "(evidence-step-N) and the last good checkpoint."
+        "Training stopped after iteration {last_iteration} because of silent data corruption: weights or averages had "
+        "changed between two updates, or gradients computed twice were not the same. Test the machine's memory; the "
+        "run directory holds the evidence (evidence-step-N) and the last good checkpoint."
     ),
     "ended_out_of_memory": say(
         "The run ran out of memory after iteration {last_iteration}. A smaller batch_size with more "

@@ -177,7 +177,7 @@ def test_a_gradient_that_is_not_the_same_twice_stops_the_run(
     with pytest.raises(UsageError, match="step 0: the same micro-batch computed twice") as caught:
         start(corpus, tmp_path / "out")
     said = str(caught.value)
-    assert "1 values in 1 tensors, most in " in said
+    assert "(differing values: 1; tensors: 1; largest difference: " in said
     assert said.endswith("no checkpoint was saved yet: test the memory, then start again")
     folder, known = evidence(tmp_path / "out")
     (found,) = known["differences"]
