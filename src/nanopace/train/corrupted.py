@@ -27,15 +27,15 @@ def corrupted(out_dir: Path, plan: RunPlan, loop: Loop, error: CorruptedError) -
     tensors = len({each.name for each in error.differences})
     if error.batch is None:
         return UsageError(
-            "step {step}: {tensor} changed between two updates, when nothing writes to it (tensors that did: {tensors}); "
-            "this machine's memory may be faulty; evidence: {evidence}; {next}",
+            "step {step}: {tensor} changed between two updates, when nothing writes to it (tensors that did: "
+            "{tensors}); this machine's memory may be faulty; evidence: {evidence}; {next}",
             tensor=worst.name,
             tensors=tensors,
             **known,
         )
     return UsageError(
-        "step {step}: the same micro-batch computed twice gave different gradients, mostly of {tensor} (differing values:"
-        " {count:,}; tensors: {tensors}; largest difference: {largest}); this machine may be faulty; evidence: "
+        "step {step}: the same micro-batch computed twice gave different gradients, mostly of {tensor} (differing "
+        "values: {count:,}; tensors: {tensors}; largest difference: {largest}); this machine may be faulty; evidence: "
         "{evidence}; {next}",
         count=sum(each.count or 0 for each in error.differences),
         tensors=tensors,
