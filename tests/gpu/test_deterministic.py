@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from nanopace.config import Asked
+from nanopace.errors import UsageError
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import MODEL, OPTIMIZER
 from nanopace.train.fused.attention import (
@@ -22,6 +23,7 @@ from nanopace.train.fused.attention import (
     attention_in_fixed_order,
     pick_fixed_order,
 )
+from nanopace.train.loop.loop import Loop
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.models.recipes import new_model
 from nanopace.train.plan.device import has_fp8
@@ -147,3 +149,23 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(corpus: Path, tmp_path:
     assert [listener.losses[step] for step in range(20, 31)] == [told.losses[step] for step in range(20, 31)]
     whole, cut = weights(tmp_path / "whole"), weights(tmp_path / "cut")
     assert [name for name, each in whole.items() if not torch.equal(each, cut[name])] == []
+
+
+def test_a_bit_that_flips_on_the_card_stops_the_run(
+    corpus: Path,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until then, micro-batches computed twice are the same."""
+    plain = Loop._between_steps
+
+    def between(loop: Loop) -> None:
+        plain(loop)
+        if loop.iteration == 23:
+            weight = next(loop._parts.model.parameters()).detach()
+            weight.view(-1).view(torch.int32)[7] ^= 1
+
+    monkeypatch.setattr(Loop, "_between_steps", between)
+    knobs: dict[str, Value] = {"compile": True, "dropout": 0.0, "dtype": "bfloat16", "deterministic": True}
+    with pytest.raises(UsageError, match=r"step 23: transformer\.wte.weight changed between two updates"):
+        run(corpus, tmp_path / "out", **knobs, check_every=5, save_interval=10)

@@ -198,7 +198,7 @@ def test_a_checkpoint_holds_the_memory_steps_taken_since(
     left = iter(["hidden"])
     monkeypatch.setattr(PlainPasses, "climb", lambda _: next(left, None))
     Memory(monkeypatch, 6, after=7)
-    run(corpus, tmp_path / "out", **PLAIN)
+    run(corpus, tmp_path / "out", **PLAIN, keep_last=3)
     states = {path.parent.name: json.loads(path.read_text()) for path in (tmp_path / "out").rglob("state.json")}
     assert {name: each["memory_steps"] for name, each in states.items()} == {
         "step-00000005": [],

@@ -23,7 +23,7 @@ def measure(plan: RunPlan, clock: Clock) -> RunPlan:
     config, device, dtype = plan.config, plan.device, getattr(torch, plan.config.dtype)
     plan = replace(plan, tf32=set_tf32(plan.machine))
     if config.deterministic:
-        _fix_libraries()
+        _fix_libraries(device)
         kernel, reason = pick_fixed_order(plan.shape, device, dtype, ours=plan.kernels.value == "fused")
         plan = replace(plan, attention=reason, attention_kernel=kernel)
     else:
@@ -39,7 +39,9 @@ def measure(plan: RunPlan, clock: Clock) -> RunPlan:
     return plan
 
 
-def _fix_libraries() -> None:
+def _fix_libraries(device: torch.device) -> None:
     """cuBLAS and the compiler read these when they are first used. Who has set them decides."""
+    if device.type != "cuda":
+        return
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     os.environ.setdefault("TORCHINDUCTOR_DETERMINISTIC", "1")
