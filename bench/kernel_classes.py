@@ -29,6 +29,8 @@ OURS = {
     "_add_value_embeddings": TOKENS,
     "_adamw": UPDATE,
     "_muon": UPDATE,
+    "_quantize": UPDATE,
+    "_checksum": UPDATE,
 }
 # Parts of other kernels' names. Attention first: some of its kernels are built with cutlass, too.
 OTHERS = {

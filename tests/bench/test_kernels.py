@@ -37,6 +37,8 @@ MODULES = {
     "head": CROSS_ENTROPY,
     "norm": NORMS,
     "muon": UPDATE,
+    "quantize": UPDATE,
+    "checksum": UPDATE,
     "relu2": ACTIVATION,
     "rotary": AROUND_ATTENTION,
     "own_value": AROUND_ATTENTION,

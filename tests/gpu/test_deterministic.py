@@ -118,6 +118,31 @@ def test_gradients_have_the_same_bits_every_time(recipe: str) -> None:
         assert [name for name, a, b in zip(names, found[0], other, strict=True) if not torch.equal(a, b)] == []
 
 
+def test_a_graph_has_the_same_bits_as_its_kernels_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock decides whether a micro-step is a graph, and it may decide differently after a resume."""
+    from nanopace.train.fused.gpt2 import FusedGPT
+    from nanopace.train.loop import passes as passes_module
+
+    shape = SHAPES["gpt2"]
+    torch.manual_seed(0)
+    with CARD:
+        model = new_model(shape)
+    fused = FusedGPT(model)
+    fused.attention = attention_in_fixed_order(pick_fixed_order(shape, CARD, torch.bfloat16, ours=True)[0])
+    passes = passes_module.FusedPasses(fused)
+    windows = frequent_and_rare(4 * LENGTH).view(4, LENGTH)
+    monkeypatch.setattr(passes_module, "_LAUNCH_BOUND", 0.0)
+    found = []
+    for _ in range(2):
+        passes.zero_grad()
+        passes(windows, windows.roll(-1, 1), 1)
+        passes.finish()
+        found.append([each.grad.clone() for each in model.parameters() if each.grad is not None])
+        if len(found) == 1:
+            assert passes.capture_graph(windows, windows.roll(-1, 1), 1) is not None
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
 def weights(out: Path) -> dict[str, Tensor]:
     (last, *_) = sorted((out / "checkpoints").iterdir(), reverse=True)
     return {**load_file(last / MODEL), **load_file(last / OPTIMIZER)}

@@ -116,9 +116,11 @@ class TorchAttention:
 class CudnnThenFlash:
     """cuDNN's forward pass, and flash attention's backward pass in a fixed order. They share the softmax's sums."""
 
+    @torch.no_grad()
     def forward(self, q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> tuple[Tensor, Tensor | None]:
         return cudnn_attention(q, k, v, scale)
 
+    @torch.no_grad()
     def backward(
         self, out: Tensor, sums: Tensor | None, q_k_v: Sequence[Tensor], d_out: Tensor, scale: float | None = None
     ) -> tuple[Tensor, ...]:
