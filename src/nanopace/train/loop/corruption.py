@@ -59,8 +59,10 @@ class CorruptionWatch:
 
     def __init__(self, parts: Parts) -> None:
         self._parts, self._every = parts, parts.plan.config.check_every
-        named = {**dict(parts.model.named_parameters()), **optimizer_tensors(parts.model, parts.optimizer)}
-        self._named = {name: _local(each) for name, each in named.items()} if self._every else {}
+        self._named: dict[str, Tensor] = {}  # all that must not change between updates
+        if self._every:
+            named = {**dict(parts.model.named_parameters()), **optimizer_tensors(parts.model, parts.optimizer)}
+            self._named = {name: _local(each) for name, each in named.items()}
         self._sums = self._since = self._change = torch.empty(0)
         self._kernels = bool(self._named) and _suits_kernels(self._named.values())
         self._plan: tuple[list[int], Tensor] | None = None
