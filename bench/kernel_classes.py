@@ -30,6 +30,7 @@ OURS = {
     "_adamw": UPDATE,
     "_muon": UPDATE,
     "_quantize": UPDATE,
+    "_checksum": UPDATE,
 }
 # Parts of other kernels' names. Attention first: some of its kernels are built with cutlass, too.
 OTHERS = {

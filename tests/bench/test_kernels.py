@@ -38,6 +38,7 @@ MODULES = {
     "norm": NORMS,
     "muon": UPDATE,
     "quantize": UPDATE,
+    "checksum": UPDATE,
     "relu2": ACTIVATION,
     "rotary": AROUND_ATTENTION,
     "own_value": AROUND_ATTENTION,

@@ -6,9 +6,12 @@ from importing the compiler.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import torch
+import torch.utils.deterministic
 from torch import Tensor
 
 
@@ -39,6 +42,45 @@ def gradients_of(inputs: Sequence[Tensor], out: Tensor, d_out: Tensor) -> tuple[
         (out,), (d_out,), False, False, tuple(inputs), False, accumulate_grad=False
     )
     return found
+
+
+def cudnn_attention(q: Tensor, k: Tensor, v: Tensor, scale: float | None) -> tuple[Tensor, Tensor]:
+    """cuDNN's causal attention, and the logarithms of the softmax's sums. RuntimeError if it does not take the shape or
+    this torch lacks it."""
+    attend = getattr(torch.ops.aten, "_scaled_dot_product_cudnn_attention", None)
+    if attend is None:
+        raise RuntimeError("this torch has no attention by cuDNN")
+    out, sums, *_ = attend(q, k, v, None, True, 0.0, True, False, scale=scale)
+    return out, sums
+
+
+def flash_attention_backward(
+    d_out: Tensor, q_k_v: Sequence[Tensor], out: Tensor, sums: Tensor, scale: float | None
+) -> tuple[Tensor, ...]:
+    """Flash attention's gradients of queries, keys and values. RuntimeError as above."""
+    backward = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_backward", None)
+    if backward is None:
+        raise RuntimeError("this torch has no flash attention")
+    q, k, v = q_k_v
+    unused = torch.empty(2, device=q.device, dtype=torch.uint64)  # dropout's random numbers, and there is none
+    shape = (None, None, q.size(2), k.size(2), 0.0, True, unused, unused)
+    found: tuple[Tensor, ...] = backward(d_out, q, k, v, out, sums.view(q.shape[:3]), *shape, scale=scale)
+    return found
+
+
+@contextmanager
+def deterministic_algorithms() -> Iterator[None]:
+    """Inside, torch's operations give the same bits every time, or raise RuntimeError. Not torch's
+    use_deterministic_algorithms, which imports the compiler; and new tensors are not filled, which would take time."""
+    settings: Any = torch.utils.deterministic
+    fills, mode = settings.fill_uninitialized_memory, torch.get_deterministic_debug_mode()
+    settings.fill_uninitialized_memory = False
+    torch.set_deterministic_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(mode)
+        settings.fill_uninitialized_memory = fills
 
 
 def scaled_mm(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, *, fast: bool) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -38,6 +39,7 @@ from nanopace.train.parallel import parallelize
 from nanopace.train.plan.device import autocast
 from nanopace.train.plan.origin import build_model
 from nanopace.train.plan.run_plan import RunPlan
+from nanopace.train.private_torch import deterministic_algorithms
 from nanopace.version import __version__
 
 
@@ -52,7 +54,8 @@ def build(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener)
         clock.mark("compile", first_step, "the compiler itself")
     optimizer = make_optimizer(model, config, device, plan.memory_steps.value)
     scaler = torch.amp.GradScaler(device.type, enabled=config.dtype == "float16")
-    passes: Passes = PlainPasses(parallel.loss, optimizer, scaler, autocast(config, device))
+    algorithms = deterministic_algorithms if config.deterministic else nullcontext
+    passes: Passes = PlainPasses(parallel.loss, optimizer, scaler, autocast(config, device), algorithms)
     release: StepInBackward | None = None
     if parallel.fused is not None:
         passes = FusedPasses(parallel.fused)

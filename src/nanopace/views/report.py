@@ -32,6 +32,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "micro_batch_reduced_in_evaluation",
         "ended_out_of_memory",
         "ended_diverged",
+        "ended_corrupted",
         "ended_error",
         "ended_interrupted",
     ),

@@ -110,6 +110,7 @@ ENDINGS: Mapping[str, str] = {
     "interrupted": label("interrupted"),
     "out_of_memory": label("out of memory"),
     "diverged": label("diverged"),
+    "corrupted": label("corrupted data"),
     "error": label("ended with an error"),
 }
 

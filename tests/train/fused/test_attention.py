@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch.nn import functional
 
 from nanopace.train.fused import attention
-from nanopace.train.fused.attention import attention_backward, pick_attention
+from nanopace.train.fused.attention import (
+    CUDNN_THEN_FLASH,
+    FIXED_ORDER,
+    Attention,
+    CudnnThenFlash,
+    TorchAttention,
+    attention_in_fixed_order,
+    pick_attention,
+    pick_fixed_order,
+)
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.wording.catalog import words
 
@@ -20,7 +31,9 @@ def test_slopes_are_those_of_autograd() -> None:
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn((2, 3, 8, 4), generator=generator).requires_grad_() for _ in range(3))
     d_found = torch.randn((2, 3, 8, 4), generator=generator)
-    ours = attention_backward(functional.scaled_dot_product_attention(q, k, v, is_causal=True), (q, k, v), d_found)
+    attention = TorchAttention()
+    out, sums = attention.forward(q, k, v)
+    ours = attention.backward(out, sums, (q, k, v), d_found)
     theirs = torch.autograd.grad(functional.scaled_dot_product_attention(q, k, v, is_causal=True), (q, k, v), d_found)
     for mine, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine, other, rtol=0, atol=0)
@@ -81,3 +94,62 @@ sys.exit("sympy" in sys.modules)
 def test_a_micro_step_does_not_import_a_computer_algebra_system() -> None:
     """It takes 1.6 s, and torch.autograd.grad imports it."""
     subprocess.run([sys.executable, "-c", _STARTS], check=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("refused", "ours", "picked", "on"),
+    [
+        ((), True, CUDNN_THEN_FLASH, ("cudnn", "math")),
+        ((), False, "flash", ("flash", "math")),
+        ((CUDNN_THEN_FLASH,), True, "flash", ("flash", "math")),
+        ((CUDNN_THEN_FLASH, "flash"), True, "efficient", ("efficient", "math")),
+        (FIXED_ORDER, True, "math", ("math", "math")),
+    ],
+)
+def test_a_fixed_order_is_a_rule_and_nothing_is_timed(
+    refused: tuple[str, ...], ours: bool, picked: str, on: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switched = list[tuple[str, ...]]()
+    monkeypatch.setattr(attention, "_switch_on", lambda *kept: switched.append(kept))
+    monkeypatch.setattr(attention, "_time", None)
+
+    def trial(tried: Attention, *_: object) -> Callable[[], None]:
+        assert isinstance(tried, CudnnThenFlash) == (switched[-1] == ("cudnn",))
+
+        def fail() -> None:
+            raise RuntimeError("no available kernel")
+
+        return fail if {"cudnn": CUDNN_THEN_FLASH}.get(switched[-1][0], switched[-1][0]) in refused else lambda: None
+
+    monkeypatch.setattr(attention, "_trial", trial)
+    found = pick_fixed_order(SHAPE, torch.device("cuda"), torch.bfloat16, ours=ours)
+    assert found == (picked, f"{picked}: the same bits every time")
+    assert switched[-1] == on
+
+
+def test_a_cpu_has_only_one_kernel() -> None:
+    assert pick_fixed_order(SHAPE, torch.device("cpu"), torch.float32, ours=False)[0] == "math"
+
+
+@pytest.mark.parametrize("name", FIXED_ORDER[1:])
+def test_in_a_fixed_order_torch_must_not_use_anything_else(name: str) -> None:
+    """In both passes, and as before afterwards."""
+    seen = list[bool]()
+
+    class Watched(torch.autograd.Function):
+        @staticmethod
+        def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(_: Any, grad: torch.Tensor) -> torch.Tensor:
+            seen.append(torch.are_deterministic_algorithms_enabled())
+            return grad
+
+    x = torch.randn(1, 2, 8, 4, requires_grad=True)
+    fixed = attention_in_fixed_order(name)
+    out, sums = fixed.forward(Watched.apply(x), x, x)
+    assert sums is None
+    fixed.backward(out, sums, (x,), torch.ones_like(out))
+    assert seen == [True]
+    assert not torch.are_deterministic_algorithms_enabled()

@@ -33,6 +33,7 @@ from nanopace.config import TrainConfig
 from nanopace.train.fused.fast import FusedFastGPT
 from nanopace.train.fused.gpt2 import FusedGPT
 from nanopace.train.fused.model import Fused
+from nanopace.train.kernels.checksum import checksums
 from nanopace.train.kernels.fp8 import FP8, FP8_GRADIENT, PRODUCTS
 from nanopace.train.models.fast import FastGPT
 from nanopace.train.models.gpt2 import ModelShape
@@ -101,6 +102,7 @@ def launches_of(shape: ModelShape, saving: tuple[str, ...] = (), fp8: tuple[str,
         fused.finish()
         fused.sequence_losses(inputs, targets)  # as evaluate.py has them
         _step(optimizer)
+        checksums(list(model.parameters()))
     return each_once(launches)
 
 

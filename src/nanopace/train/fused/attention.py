@@ -1,13 +1,19 @@
-"""Picks the fastest attention kernel for this card and model shape by timing them.
+"""Attention by torch's kernels, and which of them.
 
 torch has several, and the fastest depends on card, head width, length and precision. Timing them takes seconds, mostly
 because their libraries have to load, so the result is stored for the next start.
+
+With deterministic=True, every start has to pick the same ones, and gradients must not depend on the order of atomic
+additions, as cuDNN's do: so the choice is a rule, not a measurement. Forward passes have no such sums, so cuDNN, the
+fastest, can do those.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -16,7 +22,12 @@ from torch.nn import functional
 from nanopace.errors import Message
 from nanopace.train.kernels.timing import card_ms
 from nanopace.train.models.gpt2 import ModelShape
-from nanopace.train.private_torch import gradients_of
+from nanopace.train.private_torch import (
+    cudnn_attention,
+    deterministic_algorithms,
+    flash_attention_backward,
+    gradients_of,
+)
 from nanopace.train.warm_start import recall, remember
 
 _SWITCHES = {
@@ -29,6 +40,9 @@ _TOPIC = "attention"
 _REMEMBERED = re.compile(r"(cudnn|flash|efficient) ([0-9]{1,6}\.[0-9]{2})")
 _NONE = "none"  # of them takes the shape
 _TOKENS = 1 << 16  # per trial: enough to fill a card
+CUDNN_THEN_FLASH = "cudnn and flash"
+FIXED_ORDER = (CUDNN_THEN_FLASH, "flash", "efficient", "math")  # gradients with the same bits every time, fastest first
+_FORWARD = {CUDNN_THEN_FLASH: "cudnn"}
 
 
 def pick_attention(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> str:
@@ -44,9 +58,80 @@ def pick_attention(shape: ModelShape, batch_size: int, device: torch.device, dty
     return _said(times) if known is None else Message("{reason}, measured earlier", reason=_said(times))
 
 
-def attention_backward(out: Tensor, q_k_v: Sequence[Tensor], d_out: Tensor) -> tuple[Tensor, ...]:
-    """The gradients of queries, keys and values, from torch's own backward pass."""
-    return gradients_of(q_k_v, out, d_out)
+def pick_fixed_order(shape: ModelShape, device: torch.device, dtype: torch.dtype, *, ours: bool) -> tuple[str, str]:
+    """The first kernel in FIXED_ORDER that takes this shape, and why; only that one is enabled. `ours`: for our own
+    kernels, which can use one for the forward and another for the backward pass."""
+    if device.type != "cuda":
+        return "math", Message("torch's own choice: this device has only one kernel")
+    usable = (name for name in FIXED_ORDER if ours or name != CUDNN_THEN_FLASH)
+    name = next(name for name in usable if name == "math" or _takes(name, shape, device, dtype))
+    _switch_on(_FORWARD.get(name, name), "math")
+    return name, Message("{kernel}: the same bits every time", kernel=name)
+
+
+def _takes(name: str, shape: ModelShape, device: torch.device, dtype: torch.dtype) -> bool:
+    _switch_on(_FORWARD.get(name, name))
+    try:
+        _trial(attention_in_fixed_order(name, shape.dropout), shape, 1, device, dtype)()
+    except RuntimeError:
+        return False
+    return True
+
+
+class Attention(Protocol):
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> tuple[Tensor, Tensor | None]:
+        """Causal attention, and the logarithms of the softmax's sums if the backward pass needs them."""
+
+    def backward(
+        self, out: Tensor, sums: Tensor | None, q_k_v: Sequence[Tensor], d_out: Tensor, scale: float | None = None
+    ) -> tuple[Tensor, ...]:
+        """The gradients of queries, keys and values."""
+
+
+class TorchAttention:
+    """torch's own attention with its own backward pass, whichever kernel is enabled."""
+
+    def __init__(
+        self, algorithms: Callable[[], AbstractContextManager[None]] = nullcontext, dropout: float = 0.0
+    ) -> None:
+        self._algorithms, self._dropout = algorithms, dropout
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> tuple[Tensor, Tensor | None]:
+        with torch.enable_grad(), self._algorithms():
+            out = functional.scaled_dot_product_attention(q, k, v, dropout_p=self._dropout, is_causal=True, scale=scale)
+        return out, None
+
+    def backward(
+        self,
+        out: Tensor,
+        sums: Tensor | None,  # noqa: ARG002
+        q_k_v: Sequence[Tensor],
+        d_out: Tensor,
+        scale: float | None = None,  # noqa: ARG002
+    ) -> tuple[Tensor, ...]:
+        with self._algorithms():
+            return gradients_of(q_k_v, out, d_out)
+
+
+class CudnnThenFlash:
+    """cuDNN's forward pass, and flash attention's backward pass in a fixed order. They share the softmax's sums."""
+
+    @torch.no_grad()
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> tuple[Tensor, Tensor | None]:
+        return cudnn_attention(q, k, v, scale)
+
+    @torch.no_grad()
+    def backward(
+        self, out: Tensor, sums: Tensor | None, q_k_v: Sequence[Tensor], d_out: Tensor, scale: float | None = None
+    ) -> tuple[Tensor, ...]:
+        assert sums is not None
+        with deterministic_algorithms():
+            return flash_attention_backward(d_out, q_k_v, out, sums, scale)
+
+
+def attention_in_fixed_order(name: str, dropout: float = 0.0) -> Attention:
+    """What `pick_fixed_order` picked. With our own kernels there is no dropout."""
+    return CudnnThenFlash() if name == CUDNN_THEN_FLASH else TorchAttention(deterministic_algorithms, dropout)
 
 
 def _question(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> str:
@@ -93,16 +178,23 @@ def _switch_on(*kept: str) -> None:
 
 def _time(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> float | None:
     """Forward and backward of one layer's attention in ms; None if this kernel does not support the shape."""
+    trial = _trial(TorchAttention(dropout=shape.dropout), shape, batch_size, device, dtype)
+    try:
+        return card_ms(trial, device)
+    except RuntimeError:
+        return None
+
+
+def _trial(
+    attention: Attention, shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype
+) -> Callable[[], None]:
     batch = max(1, min(batch_size, _TOKENS // shape.block_size))
     width = shape.n_embd // shape.n_head
     packed = torch.randn((batch, shape.block_size, 3, shape.n_head, width), device=device, dtype=dtype)
     q, k, v = (each.transpose(1, 2).requires_grad_() for each in packed.unbind(2))
 
     def pass_once() -> None:
-        out = functional.scaled_dot_product_attention(q, k, v, dropout_p=shape.dropout, is_causal=True)
-        attention_backward(out, (q, k, v), out.detach())
+        out, sums = attention.forward(q, k, v)
+        attention.backward(out, sums, (q, k, v), out.detach())
 
-    try:
-        return card_ms(pass_once, device)
-    except RuntimeError:
-        return None
+    return pass_once

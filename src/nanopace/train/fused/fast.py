@@ -11,10 +11,8 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from nanopace.knob_values import ingredients
-from nanopace.train.fused.attention import attention_backward
 from nanopace.train.fused.matrix import Matrix, weight_of
 from nanopace.train.fused.model import Activations, Fused, Layer, Norm, SavedAttention, gradient_of, rows_of
 from nanopace.train.kernels.addmm import addmm_
@@ -53,7 +51,7 @@ class FusedFastGPT(Fused):
         assert embedded is not None
         assert factors is not None
         d_positions = None if self._positions is None else self._positions.grad
-        embed_norm_backward(d_x, embedded, factors, tokens, gradient_of(self._tokens), d_positions)
+        embed_norm_backward(d_x, embedded, factors, tokens, self._order, gradient_of(self._tokens), d_positions)
 
     def _attend(self, layer: Layer, packed: Tensor, tokens: Tensor) -> SavedAttention:
         if layer.value_table is not None and layer.value_gate is not None:
@@ -64,9 +62,7 @@ class FusedFastGPT(Fused):
         if layer.shifts_keys:
             k = shifted_keys(packed, batch, heads)
         q, k, v = (each.transpose(1, 2).requires_grad_() for each in (q, k, v))
-        with torch.enable_grad():
-            out = functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=self._scale)
-        return SavedAttention(packed, (q, k, v), out, factors)
+        return SavedAttention(packed, (q, k, v), *self.attention.forward(q, k, v, self._scale), factors)
 
     def _attended(self, layer: Layer, attention: SavedAttention) -> Tensor:
         if layer.own_share is None:
@@ -83,7 +79,7 @@ class FusedFastGPT(Fused):
         scale: Tensor | None,
     ) -> None:
         attention = saved.attention or self._attend(layer, layer.qkv.product(saved.y_1), tokens)
-        packed, q_k_v, out, factors = attention
+        packed, q_k_v, out, sums, factors = attention
         assert factors is not None
         d_rows, d_values = torch.mm(d_x, layer.attn_proj.copy), None
         if layer.own_share is None:
@@ -93,7 +89,8 @@ class FusedFastGPT(Fused):
             rows, d_values = without_own_backward(d_rows, out.detach(), packed, share, d_share)
         addmm_(layer.attn_proj.gradient, d_x.t(), rows)
         del rows
-        d_q_k_v = attention_backward(out, q_k_v, d_rows.view_as(out.transpose(1, 2)).transpose(1, 2))
+        d_out = d_rows.view_as(out.transpose(1, 2)).transpose(1, 2)
+        d_q_k_v = self.attention.backward(out, sums, q_k_v, d_out, self._scale)
         d8 = layer.qkv.empty_fp8_gradient(len(packed))
         qk_norm_rope_backward(  # packed becomes its own gradient
             d_q_k_v,
@@ -105,10 +102,10 @@ class FusedFastGPT(Fused):
             d8=d8,
             scale=scale,
         )
-        del d_q_k_v, d_rows, d_values
+        del d_q_k_v, d_rows, d_out, d_values
         if layer.value_table is not None and layer.value_gate is not None:
             d_table, d_gate = gradient_of(layer.value_table), gradient_of(layer.value_gate)
-            add_value_embeddings_backward(packed, tokens, layer.value_table, layer.value_gate, d_table, d_gate)
+            add_value_embeddings_backward(packed, self._order, layer.value_table, layer.value_gate, d_table, d_gate)
         addmm_(layer.qkv.gradient, packed.t(), saved.y_1)
         rms_norm_backward(layer.qkv.input_gradient(packed, d8, scale), saved.y_1, saved.factor_1, d_x, d_x8, scale)
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from nanopace.memory_ladder import MEMORY_STEPS, recomputed
+from nanopace.train.fused.attention import Attention, TorchAttention
 from nanopace.train.fused.matrix import Matrix, weight_of
 from nanopace.train.fused.step_in_backward import StepInBackward
 from nanopace.train.kernels.activation import gelu, gelu_backward
@@ -24,6 +25,7 @@ from nanopace.train.kernels.addmm import addmm_
 from nanopace.train.kernels.fp8 import GRADIENT_SCALE
 from nanopace.train.kernels.head import head_gradients, head_losses
 from nanopace.train.kernels.relu2 import relu2, relu2_backward
+from nanopace.train.kernels.segments import SortedTokens, sort_tokens
 from nanopace.train.models.gpt2 import GPT
 from nanopace.train.private_torch import zero_all
 
@@ -53,11 +55,12 @@ class Layer(NamedTuple):
 
 
 class SavedAttention(NamedTuple):
-    """Input and output of attention, with autograd's graph for the backward pass."""
+    """Input and output of attention, and what its backward pass needs besides."""
 
     packed: Tensor  # rows of [queries, keys, values]; q_k_v are views of it
     q_k_v: tuple[Tensor, Tensor, Tensor]
     out: Tensor
+    sums: Tensor | None = None  # logarithms of the softmax's sums; None: autograd has a graph
     factors: Tensor | None = None  # of the queries' and keys' norms
 
 
@@ -81,8 +84,10 @@ class Fused(ABC):
     """
 
     release: StepInBackward | None = None  # uses each gradient as soon as it is ready; None: they accumulate
+    attention: Attention = TorchAttention()
     _layers: Sequence[Layer]
     _head: Matrix
+    _order: SortedTokens  # of the micro-batch at hand
 
     def __init__(
         self, model: GPT, steps: Collection[str], norm: Norm, *, relu2: bool = False, cap: float | None = None
@@ -128,6 +133,7 @@ class Fused(ABC):
     @torch.no_grad()
     def gradients(self, tokens: Tensor, targets: Tensor, share: float = 1.0) -> Tensor:
         """The mean loss; `share` times its gradient is accumulated, or released."""
+        self._order = sort_tokens(tokens)
         x, factors = self._embed(tokens)
         embedded = None
         if factors is not None:  # the norm's backward pass needs x as it is now
@@ -228,7 +234,7 @@ class Fused(ABC):
 
     @abstractmethod
     def _attend(self, layer: Layer, packed: Tensor, tokens: Tensor) -> SavedAttention:
-        """torch's own attention with its own backward pass, whichever kernel it uses."""
+        """What attention finds, and all that its backward pass needs."""
 
     def _attended(self, layer: Layer, attention: SavedAttention) -> Tensor:  # noqa: ARG002
         """What attention passes on, one row per token."""

@@ -79,5 +79,6 @@ class Parts:
             "corpus": plan.fingerprint,
             "corpus_sha256": plan.corpus.hashes,
             "windows": plan.windows_before(step),
+            "card": plan.machine.name,
             "versions": {"nanopace": __version__, "python": platform.python_version(), "torch": torch.__version__},
         }

@@ -40,6 +40,7 @@ class Stepper:
         self._fused = bool(parts.optimizer.defaults.get("fused"))
         self.autocast = autocast(parts.plan.config, parts.plan.device)
         self.micro_batch = parts.plan.micro_batch
+        self.memory_steps = parts.plan.memory_steps.value  # with those taken since, because memory was full
 
     @property
     def _micro_steps(self) -> int:
@@ -158,6 +159,7 @@ class Stepper:
                     raise FullError
                 self.micro_batch = less
             else:
+                self.memory_steps = (*self.memory_steps, saving)
                 self._note(
                     step,
                     Message("step {step}: out of memory; from now on '{part}' is recomputed", step=step, part=saving),

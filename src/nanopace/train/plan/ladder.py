@@ -12,10 +12,13 @@ from nanopace.config import TrainConfig
 from nanopace.errors import Message
 from nanopace.hardware.memory import GIB, climb, fused_peak_bytes
 from nanopace.knob_values import memory_steps
-from nanopace.memory_ladder import keeps_gradients, taken
+from nanopace.memory_ladder import MEMORY_STEPS, keeps_gradients, taken
+from nanopace.train.checkpoint.layout import Saved
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.out_of_memory import smaller
 from nanopace.train.plan.device import Machine
+
+_OF_THE_MEMORY = ("batch_size", "gradient_accumulation_steps", "memory", "memory_limit", "fp8", "check_every")
 
 
 def pick_steps(
@@ -26,6 +29,7 @@ def pick_steps(
         return (), Message("everything is kept: only our own kernels can save memory")
     asked = memory_steps(config.memory)
     single = config.gradient_accumulation_steps == 1 and micro_batch in (None, config.batch_size)
+    single = single and not config.check_every  # which compares gradients, so they have to be kept
     if asked is not None:
         asked = tuple(each.name for each in taken(asked) if single or each.keeps_gradients)
         what = ", ".join(asked) or Message("everything is kept")
@@ -43,6 +47,20 @@ def pick_steps(
         "takes about {need:.1f} of {memory:.1f} GiB, and {more:.1f} without {last}", more=before, last=steps[-1], **need
     )
     return steps, Message.joined(": ", (", ".join(steps), takes))
+
+
+def kept_steps(saved: Saved | None, config: TrainConfig, kernels: str) -> tuple[tuple[str, ...], str] | None:
+    """The memory steps of the checkpoint that a run with deterministic=True resumes from, and why: what is recomputed
+    in another precision has other bits. None if they do not apply."""
+    before = None if saved is None else saved.state.get("memory_steps")
+    if saved is None or before is None or kernels != "fused" or not config.deterministic:
+        return None
+    same = all(saved.config.get(name) == getattr(config, name) for name in _OF_THE_MEMORY)
+    if not same or not all(name in MEMORY_STEPS for name in before):
+        return None
+    steps = tuple(each.name for each in taken(before))
+    what = ", ".join(steps) or Message("everything is kept")
+    return steps, Message.joined(": ", (what, Message("as before, for the same bits")))
 
 
 def released_batch(config: TrainConfig, shape: ModelShape, machine: Machine, kernels: str) -> int | None:
