@@ -35,17 +35,34 @@ LADDER = (
     MemoryStep("gradients", 0.875, ("gpt2",), keeps_gradients=False, needs=("averages",)),
 )
 MEMORY_STEPS = tuple(step.name for step in LADDER)
+# In the host's memory, where the card's is too small for any of these. There is room for averages in float32, so they
+# come without `averages` and `gradients`, and change nothing of what is learned. How much speed is left depends on the
+# bus (hardware/speed.py).
+HOST = (MemoryStep("host", 0.875, ("gpt2", "fast")),)  # averages, and the blocks' matrices themselves
+HOST_STEPS = tuple(step.name for step in HOST)
 
 
 def taken(names: Collection[str]) -> tuple[MemoryStep, ...]:
     """The steps with these names, in ladder order."""
-    return tuple(step for step in LADDER if step.name in names)
+    return tuple(step for step in (*LADDER, *HOST) if step.name in names)
 
 
 def useful_steps(recipe: str, *, single: bool = False) -> tuple[str, ...]:
     """The steps that save something, cheapest first. `single`: a training step is one micro-batch, so gradients need
     not be kept for another."""
     return tuple(step.name for step in LADDER if recipe in step.recipes and (single or step.keeps_gradients))
+
+
+def host_rungs(recipe: str) -> tuple[tuple[str, ...], ...]:
+    """What to try with the host's memory, cheapest first: to recompute more and more, then to move more and more."""
+    again = tuple(step.name for step in LADDER if recipe in step.recipes and step.kept is not None)
+    first = tuple((*again[:count], HOST_STEPS[0]) for count in range(len(again) + 1))
+    return (*first, *((*again, *HOST_STEPS[:count]) for count in range(2, len(HOST_STEPS) + 1)))
+
+
+def on_host(names: Collection[str]) -> bool:
+    """Whether averages and the blocks' matrices are in the host's memory."""
+    return "host" in names
 
 
 def kept_numbers(names: Collection[str], recipe: str = "gpt2") -> int:

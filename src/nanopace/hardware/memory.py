@@ -20,7 +20,15 @@ from collections.abc import Collection
 from math import ceil
 
 from nanopace.hardware.flops import parameters
-from nanopace.memory_ladder import ALL_KEPT, averages_bytes, keeps_gradients, kept_numbers, useful_steps
+from nanopace.memory_ladder import (
+    ALL_KEPT,
+    averages_bytes,
+    host_rungs,
+    keeps_gradients,
+    kept_numbers,
+    on_host,
+    useful_steps,
+)
 
 GIB = 1 << 30
 
@@ -80,6 +88,8 @@ def largest_micro_batch(
 _MOST_LOGITS = 800 << 20  # bytes: all of 8 GPT-2 sequences; splitting them in two cost 0.5% of a micro-step's speed
 _OWN_WORKSPACE = GIB // 8
 _MOST_SEQUENCES = 4096  # more than anyone asks for
+HOST_PIECE = 1 << 22  # numbers of a tensor that come from the host's memory at once: 16 MiB, for a bus's full rate
+HOST_SLOTS = 3  # on the card: one piece arrives, one is computed with, one leaves
 
 
 def fused_peak_bytes(
@@ -103,13 +113,19 @@ def fused_peak_bytes(
         + 18 C^2 L + 2 V C     matrices after norms in 8 bits, twice, the MLP's second once, and gradients in 8 bits, if
                                fp8 is on
 
+    With averages and matrices in the host's memory, gradients and the matrices in bfloat16 are left, and the slots
+    through which the others pass: 72 C^2 L + 10 (N - 12 C^2 L) + 4 V C.
+
     Recipe fast has two more tables, which are not multiplied, and one average less per matrix. The gradient of its head
     is stored where its table's is.
     """
     stream = 2 * batch_size * block_size * n_embd  # the residual stream once
     table = vocab_size * n_embd
+    matrices = 12 * n_layer * n_embd**2
     if recipe == "fast":
-        state = 14 * 12 * n_layer * n_embd**2 + (18 + 2 * 16) * table
+        state = 14 * matrices + (18 + 2 * 16) * table
+        if on_host(steps):
+            state = 6 * matrices + (10 + 2 * 8) * table + HOST_SLOTS * max(32 * n_embd**2, 8 * HOST_PIECE)
         beside = 1 + n_layer // 4  # the embedding, whose norm has a backward pass, and shifted keys
         more = 2  # attention's output without the own value, and the gradient of that
     else:
@@ -117,6 +133,9 @@ def fused_peak_bytes(
         state = (10 + 2 * averages_bytes(steps)) * everything + 4 * table
         if not keeps_gradients(steps):
             state -= 4 * (everything - 12 * n_embd**2 - (vocab_size + block_size) * n_embd)
+        if on_host(steps):
+            slot = max(12 * min(HOST_PIECE, 4 * n_embd**2), 16 * n_embd**2, 8 * min(HOST_PIECE, table))
+            state = 6 * matrices + 10 * (everything - matrices) + 4 * table + HOST_SLOTS * slot
         beside = more = 0
     kept = kept_numbers(steps, recipe)
     again = ALL_KEPT - kept  # what the last layer recomputes exists during its backward pass
@@ -127,6 +146,14 @@ def fused_peak_bytes(
         at_the_head += stream // 2 + logits
         going_back += stream // 2 + 2 * stream  # the stream's gradient and that into the MLP in 8 bits
     return state + (n_layer * kept + beside) * stream + max(at_the_head, going_back) + _OWN_WORKSPACE
+
+
+def host_bytes(n_layer: int, n_embd: int, vocab_size: int, block_size: int, *, recipe: str = "gpt2") -> int:
+    """Host memory of a run with averages and matrices there: three float32 numbers per weight of a matrix, two with
+    Muon, and two per weight of a table."""
+    per_matrix, tables = (8, 3) if recipe == "fast" else (12, 1)
+    averages = 8 * (tables * vocab_size + (block_size if recipe == "gpt2" else 0)) * n_embd
+    return per_matrix * 12 * n_layer * n_embd**2 + averages + 2 * 4 * HOST_PIECE
 
 
 def rows_at_a_time(rows: int, vocab_size: int, bytes_per_logit: int = 2) -> int:
@@ -152,13 +179,39 @@ def climb(
     fp8: bool = False,
     single: bool = False,
 ) -> tuple[str, ...]:
-    """As many memory steps as it takes to fit. If none suffice, all those that work with smaller micro-batches."""
-    most, steps = usable_bytes(memory_gb), useful_steps(recipe, single=single)
-    size = (n_layer, n_embd, vocab_size, block_size, batch_size)
+    """As many memory steps as it takes to fit. If none suffice, all those that work with smaller micro-batches; if even
+    one sequence is too many, those that use the host's memory."""
+    steps = useful_steps(recipe, single=single)
+
+    def fits(some: Collection[str], sequences: int) -> bool:
+        peak = fused_peak_bytes(n_layer, n_embd, vocab_size, block_size, sequences, some, recipe=recipe, fp8=fp8)
+        return peak <= usable_bytes(memory_gb)
+
     for count in range(len(steps) + 1):
-        if fused_peak_bytes(*size, steps[:count], recipe=recipe, fp8=fp8) <= most:
+        if fits(steps[:count], batch_size):
             return steps[:count]
-    return useful_steps(recipe)
+    if fits(useful_steps(recipe), 1):
+        return useful_steps(recipe)
+    return climb_with_host(n_layer, n_embd, vocab_size, block_size, batch_size, memory_gb, recipe=recipe, fp8=fp8)
+
+
+def climb_with_host(
+    n_layer: int,
+    n_embd: int,
+    vocab_size: int,
+    block_size: int,
+    batch_size: int,
+    memory_gb: float,
+    *,
+    recipe: str = "gpt2",
+    fp8: bool = False,
+) -> tuple[str, ...]:
+    """As many memory steps with the host's memory as it takes to fit."""
+    size, rungs = (n_layer, n_embd, vocab_size, block_size), host_rungs(recipe)
+    for rung in rungs:
+        if fused_peak_bytes(*size, batch_size, rung, recipe=recipe, fp8=fp8) <= usable_bytes(memory_gb):
+            return rung
+    return rungs[-1]
 
 
 def largest_fused_micro_batch(

@@ -39,7 +39,7 @@ class FusedGPT(Fused):
         if not keeps_gradients(steps):
             share_gradients(blocks)
         self._heads = model.shape.n_head
-        layers = [_layer(each, fp8) for each in blocks]
+        layers = [_layer(each, fp8, self._away) for each in blocks]
         head = Matrix(
             self._tokens,
             weight_of(model.transformer["ln_f"]),
@@ -94,11 +94,12 @@ def _backward_packed(grads: list[Tensor], matrix: Matrix, y: Tensor) -> Tensor:
     return d_y
 
 
-def _layer(block: nn.Module, fp8: Collection[str]) -> Layer:
+def _layer(block: nn.Module, fp8: Collection[str], away: torch.device | None) -> Layer:
     assert isinstance(block, Block)
+    attn, mlp, into = block.attn, block.mlp, "into" in fp8
     return Layer(
-        Matrix(weight_of(block.attn.c_attn), weight_of(block.ln_1), fp8_forward="qkv" in fp8),
-        Matrix(weight_of(block.attn.c_proj)),
-        Matrix(weight_of(block.mlp.c_fc), weight_of(block.ln_2), fp8_forward="into" in fp8, fp8_backward="into" in fp8),
-        Matrix(weight_of(block.mlp.c_proj), fp8_backward="into" in fp8),
+        Matrix(weight_of(attn.c_attn), weight_of(block.ln_1), away=away, fp8_forward="qkv" in fp8),
+        Matrix(weight_of(attn.c_proj), away=away),
+        Matrix(weight_of(mlp.c_fc), weight_of(block.ln_2), away=away, fp8_forward=into, fp8_backward=into),
+        Matrix(weight_of(mlp.c_proj), away=away, fp8_backward=into),
     )

@@ -16,7 +16,10 @@ from nanopace.train.kernels.fp8 import FP8, FP8_GRADIENT, Fp8Weight
 
 class Matrix:
     """A bfloat16 copy of a matrix, with the preceding norm's weight folded in. There may also be copies in 8 bits: with
-    `fp8_forward` for norm outputs, with `fp8_backward` for gradients in 8 bits."""
+    `fp8_forward` for norm outputs, with `fp8_backward` for gradients in 8 bits.
+
+    With `away`, the weight itself is in the host's memory: its copy and its gradient are on that device, and whoever
+    brings the weight there passes it to `unfold` and `copy_rows` (train/host)."""
 
     def __init__(
         self,
@@ -24,16 +27,19 @@ class Matrix:
         norm: nn.Parameter | None = None,
         *,
         shared: bool = False,
+        away: torch.device | None = None,
         fp8_forward: bool = False,
         fp8_backward: bool = False,
     ) -> None:
         self._weight, self._norm = weight, norm
-        self.copy = torch.empty_like(weight, dtype=torch.bfloat16)
+        self.away = away is not None
+        self.copy = torch.empty_like(weight, dtype=torch.bfloat16, device=away)
         self.fp8_weight = (
             Fp8Weight(self.copy, forward=fp8_forward, backward=fp8_backward) if fp8_forward or fp8_backward else None
         )
         # The products add to this: the weight's own gradient, unless others add to that as well.
-        self.gradient = torch.zeros_like(weight) if shared or weight.grad is None else weight.grad
+        own = torch.zeros_like(weight, device=away) if shared or weight.grad is None else weight.grad
+        self.gradient = own
         self.shared = shared
 
     @property
@@ -41,13 +47,22 @@ class Matrix:
         """Its own weight, and the norm's."""
         return [self._weight] if self._norm is None else [self._weight, self._norm]
 
-    @torch.no_grad()
+    @property
+    def norm(self) -> nn.Parameter | None:
+        return self._norm
+
     def refresh_copies(self) -> None:
+        self.copy_rows(self._weight)
+
+    @torch.no_grad()
+    def copy_rows(self, weight: Tensor, first: int = 0) -> None:
+        """Refresh the copies of these rows of the weight, the last ones at the end."""
+        copy = self.copy[first : first + len(weight)]
         if self._norm is None:
-            self.copy.copy_(self._weight)
+            copy.copy_(weight)
         else:
-            fold(self._weight, self._norm, self.copy)
-        if self.fp8_weight is not None:
+            fold(weight, self._norm, copy)
+        if self.fp8_weight is not None and first + len(weight) == len(self.copy):
             self.fp8_weight.quantize(self.copy)
 
     def empty_fp8(self, x: Tensor) -> Tensor | None:
@@ -75,13 +90,14 @@ class Matrix:
         return self.fp8_weight.input_gradient(d8, scale)
 
     @torch.no_grad()
-    def unfold(self) -> None:
+    def unfold(self, weight: Tensor | None = None) -> None:
         """Turn the accumulated gradient into those of the weight and of the norm."""
         if self._norm is None:
             return
         assert self._norm.grad is not None
-        assert self._weight.grad is not None
-        unfold(self._weight, self._norm, self.gradient, self._weight.grad, self._norm.grad, add=self.shared)
+        weight, d_weight = (self._weight, self._weight.grad) if weight is None else (weight, self.gradient)
+        assert d_weight is not None
+        unfold(weight, self._norm, self.gradient, d_weight, self._norm.grad, add=self.shared)
 
 
 def weight_of(module: nn.Module) -> nn.Parameter:

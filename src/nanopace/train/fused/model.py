@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nanopace.memory_ladder import MEMORY_STEPS, recomputed
+from nanopace.memory_ladder import MEMORY_STEPS, on_host, recomputed
 from nanopace.train.fused.matrix import Matrix, weight_of
 from nanopace.train.fused.step_in_backward import StepInBackward
 from nanopace.train.kernels.activation import gelu, gelu_backward
@@ -25,6 +25,7 @@ from nanopace.train.kernels.fp8 import GRADIENT_SCALE
 from nanopace.train.kernels.head import head_gradients, head_losses
 from nanopace.train.kernels.relu2 import relu2, relu2_backward
 from nanopace.train.models.gpt2 import GPT
+from nanopace.train.models.recipes import block_matrices
 from nanopace.train.private_torch import zero_all
 
 
@@ -77,7 +78,8 @@ class Fused(ABC):
     """Computes with a model's weights; that model is still the one that is trained, saved and sampled from. Gradients
     stay at the same addresses from step to step.
 
-    `steps` of the memory ladder determine which activations are recomputed in the backward pass instead of saved.
+    `steps` of the memory ladder determine which activations are recomputed in the backward pass instead of saved, and
+    whether the matrices of the blocks are in the host's memory (train/host).
     """
 
     release: StepInBackward | None = None  # uses each gradient as soon as it is ready; None: they accumulate
@@ -92,21 +94,25 @@ class Fused(ABC):
         self._tokens = weight_of(model.transformer["wte"])
         self._positions = weight_of(model.transformer["wpe"]) if "wpe" in model.transformer else None
         self._weights = list(model.parameters())
-        self._matrices: list[Matrix] = []
+        self.matrices: list[Matrix] = []
+        # Where the copies of the blocks' matrices are, if they themselves are not.
+        self._away = self._tokens.device if on_host(steps) else None
+        away = set(block_matrices(model).values()) if on_host(steps) else set()
         for each in self._weights:
-            each.grad = torch.zeros_like(each)
+            each.grad = None if each in away else torch.zeros_like(each)
 
     def _set_matrices(self, layers: Sequence[Layer], head: Matrix) -> None:
         """Called once the weights have gradients, because the matrices use them."""
         self._layers, self._head = layers, head
-        self._matrices = [*(each for layer in layers for each in layer.matrices), head]
-        self._fp8_backward = any(each.fp8_weight is not None for each in self._matrices)
+        self.matrices = [*(each for layer in layers for each in layer.matrices), head]
+        self._fp8_backward = any(each.fp8_weight is not None for each in self.matrices)
         self.refresh_copies()
 
     def refresh_copies(self) -> None:
         """Refresh the matrices' copies after the weights have changed."""
-        for each in self._matrices:
-            each.refresh_copies()
+        for each in self.matrices:
+            if not each.away:
+                each.refresh_copies()
 
     def climb(self) -> str | None:
         """Recompute more from now on, and return what; None if there is nothing left to save."""
@@ -118,12 +124,13 @@ class Fused(ABC):
     def zero_grad(self) -> None:
         """Zero the gradients in place."""
         gradients = [each.grad for each in self._weights if each.grad is not None]
-        zero_all(gradients + [each.gradient for each in self._matrices if each.shared])
+        zero_all(gradients + [each.gradient for each in self.matrices if each.shared or each.away])
 
     def finish(self) -> None:
         """After the last micro-batch of a step, turn the accumulated gradients into those of the original weights."""
-        for each in self._matrices:
-            each.unfold()
+        for each in self.matrices:
+            if not each.away:
+                each.unfold()
 
     @torch.no_grad()
     def gradients(self, tokens: Tensor, targets: Tensor, share: float = 1.0) -> Tensor:

@@ -1,0 +1,142 @@
+"""Steps with averages and weights in the host's memory, compared with those of a card that has everything.
+
+On a CPU both memories are one; what is copied where, and when, is the same.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nanopace.config import TrainConfig
+from nanopace.train.host import states
+from nanopace.train.host.bus import Bus
+from nanopace.train.models.gpt2 import ModelShape
+from nanopace.train.models.recipes import block_matrices, new_model
+from nanopace.train.optim.optimizer import make_optimizer, optimizer_tensors
+
+if find_spec("triton") is None:
+    pytest.skip("no triton on this platform", allow_module_level=True)
+
+from nanopace.train.fused.fast import FusedFastGPT
+from nanopace.train.fused.gpt2 import FusedGPT
+from nanopace.train.fused.model import Fused
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+SIZE: dict[str, Any] = {"n_layer": 2, "n_head": 2, "n_embd": 16, "vocab_size": 40, "block_size": 8}
+ALWAYS, NEVER = 1e-3, 0.0  # clipped
+
+pytestmark = [
+    pytest.mark.skipif(
+        DEVICE.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1", reason="a card that torch cannot use"
+    ),
+    pytest.mark.usefixtures("untraced"),
+]
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a matrix in several pieces, the last one smaller."""
+    monkeypatch.setattr(states, "HOST_PIECE", 80)
+
+
+class Trained:
+    """A model that takes steps in either way. `by_cores`: None if everything is on the card."""
+
+    def __init__(self, recipe: str, clip: float, by_cores: bool | None) -> None:
+        torch.manual_seed(0)
+        shape = ModelShape(**SIZE, recipe=recipe)
+        config = TrainConfig(learning_rate=1e-2, min_lr=1e-3, recipe=recipe, n_head=2, n_embd=16)
+        self.model, self.clip, self.host = new_model(shape), clip, None
+        steps = () if by_cores is None else ("host",)
+        arena = None if by_cores is None else states.arena_for(self.model, DEVICE, muon=recipe == "fast")
+        if arena is None:
+            self.model.to(DEVICE)
+        self.fused: Fused = (FusedGPT if recipe == "gpt2" else FusedFastGPT)(self.model, steps)
+        self.optimizer = make_optimizer(self.model, config, DEVICE, steps)
+        if arena is not None:
+            self.host = states.HostStates(
+                self.model, self.fused, self.optimizer, arena, Bus(DEVICE), clip, by_cores=by_cores
+            )
+
+    def step(self, seed: int, spoiled: float = 0.0) -> tuple[float, float]:
+        """Of two micro-batches. Returns the loss and the norm of its gradient."""
+        losses = [self.fused.gradients(*windows(seed + part), 0.5) for part in (0, 100)]
+        loss = sum(losses, torch.tensor(spoiled, device=DEVICE)) / 2
+        if self.host is not None:
+            return loss.item(), self.host.update(loss).item()
+        self.fused.finish()
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip or 1e9)
+        self.optimizer.found_inf = (~torch.isfinite(loss)).float()  # type: ignore[attr-defined]
+        self.optimizer.step()
+        del self.optimizer.found_inf  # type: ignore[attr-defined]
+        self.fused.zero_grad()
+        self.fused.refresh_copies()
+        return loss.item(), norm.item()
+
+    def everything(self) -> dict[str, Tensor]:
+        tensors = {**dict(self.model.named_parameters()), **optimizer_tensors(self.model, self.optimizer)}
+        return {name: each.detach().to("cpu", copy=True) for name, each in tensors.items()}
+
+
+def windows(seed: int) -> tuple[Tensor, Tensor]:
+    drawn = torch.randint(0, 40, (2, 9), generator=torch.Generator().manual_seed(seed)).to(DEVICE)
+    return drawn[:, :-1].contiguous(), drawn[:, 1:].contiguous()
+
+
+def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    """To the last bit, except for sums whose order is undefined on a card."""
+    assert found.keys() == expected.keys()
+    exact = {"rtol": 0.0, "atol": 0.0} if DEVICE.type == "cpu" else {"rtol": 1e-3, "atol": 1e-5}
+    for name, each in expected.items():
+        torch.testing.assert_close(found[name], each, **exact, msg=lambda said, name=name: f"{name}: {said}")
+
+
+@pytest.mark.parametrize("recipe", ["gpt2", "fast"])
+@pytest.mark.parametrize("by_cores", [False, True])
+@pytest.mark.parametrize("clip", [ALWAYS, NEVER])
+def test_the_same_steps(recipe: str, by_cores: bool, clip: float) -> None:
+    card, host = Trained(recipe, clip, None), Trained(recipe, clip, by_cores)
+    assert_same(host.everything(), card.everything())
+    for seed in range(3):
+        assert host.step(seed) == pytest.approx(card.step(seed), rel=0 if DEVICE.type == "cpu" else 1e-3)
+    assert_same(host.everything(), card.everything())
+
+
+@pytest.mark.parametrize("recipe", ["gpt2", "fast"])
+@pytest.mark.parametrize("by_cores", [False, True])
+def test_a_loss_that_is_not_finite_leaves_everything(recipe: str, by_cores: bool) -> None:
+    run, never = Trained(recipe, 1.0, by_cores), Trained(recipe, 1.0, by_cores)
+    run.step(1)
+    before = run.everything()
+    run.step(2, spoiled=float("nan"))
+    assert_same(run.everything(), before)
+    never.step(1)
+    assert run.step(3) == pytest.approx(never.step(3))  # nothing is left of the gradients
+    assert_same(run.everything(), never.everything())
+
+
+@pytest.mark.parametrize("recipe", ["gpt2", "fast"])
+def test_what_is_in_the_host_s_memory(recipe: str) -> None:
+    """Averages of matrices and tables, and the matrices of the blocks; and the arena is full with them."""
+    run = Trained(recipe, 1.0, False)
+    assert run.host is not None
+    holds = run.host.arena.holds
+    matrices = block_matrices(run.model)
+    assert all(holds(each) == (name in matrices) for name, each in run.model.named_parameters())
+    for name, each in optimizer_tensors(run.model, run.optimizer).items():
+        assert holds(each) == (name.startswith(("exp_avg", "momentum")) and each.dim() == 2)
+    assert run.host.arena.free == 0
+
+
+def test_evaluations_follow_the_weights() -> None:
+    run = Trained("gpt2", 1.0, False)
+    card = Trained("gpt2", 1.0, None)
+    for each in (run, card):
+        each.step(1)
+    torch.testing.assert_close(run.fused.sequence_losses(*windows(5)), card.fused.sequence_losses(*windows(5)))
