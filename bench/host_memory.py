@@ -6,7 +6,7 @@ takes at least as long, by a kernel that spins next to it on one SM). Steps are 
 update. Tokens are random. Each result is printed as soon as it is there.
 
     python bench/host_memory.py --model xl              # GPT-2 XL, 1.56B, in 12 GiB: four minutes on an H200
-    python bench/host_memory.py --model 3b --steps 1
+    python bench/host_memory.py --model 3b --steps 1    # with gradients and activations there, too
     python bench/host_memory.py --model 7b --limit 16 --steps 1
     python bench/host_memory.py --losses data/code      # the losses of 200 steps of 124M, three seeds, both ways
     python bench/host_memory.py --model tiny --steps 1 --device cpu     # a rehearsal (with TRITON_INTERPRET=1)
@@ -34,11 +34,13 @@ from nanopace.config import TrainConfig
 from nanopace.corpus.shards.corpus import open_corpus
 from nanopace.corpus.shards.order import Order
 from nanopace.hardware.memory import GIB, climb, climb_with_host, fused_peak_bytes, largest_fused_micro_batch
+from nanopace.knob_values import memory_steps
 from nanopace.train.checkpoint.rng_state import seed_everything
 from nanopace.train.clock.clock import make_clock
 from nanopace.train.fused.attention import pick_attention
 from nanopace.train.fused.gpt2 import FusedGPT
 from nanopace.train.host.bus import Bus
+from nanopace.train.host.layers import layer_stream
 from nanopace.train.host.states import HostStates, arena_for
 from nanopace.train.loop.passes import FusedPasses
 from nanopace.train.loop.schedule import learning_rate
@@ -55,7 +57,7 @@ MODELS = {  # layers, heads, width, vocabulary, context
     "tiny": (2, 2, 16, 64, 8),
 }
 RATES = {"real": None, "25 GB/s": 25e9, "12 GB/s": 12e9}
-CLIP, LARGEST = 1.0, 16  # sequences in a micro-batch: more are not faster
+CLIP = 1.0
 SEEDS, LOSS_STEPS, LOSS_BATCH = (1337, 1338, 1339), 200, 8
 
 
@@ -71,6 +73,7 @@ class Trainer:
 
     def step(self, micro_batches: Tensor) -> Tensor:
         """Micro-batches: (count, sequences, tokens + 1). Returns the mean loss."""
+        self.bus.during("step", 0)
         total = torch.zeros((), device=self.bus.device)
         for micro in micro_batches:
             total += self.passes(micro[:, :-1].contiguous(), micro[:, 1:].contiguous(), len(micro_batches))
@@ -94,6 +97,8 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, default=Path("host_memory.jsonl"), help="append results to this file")
     parser.add_argument("--losses", type=Path, help="compare losses on this corpus instead")
     parser.add_argument("--way", choices=("unlimited", "host"), help="only this one, in this process")
+    parser.add_argument("--memory", help="memory steps of the host's way (default: as many as it takes)")
+    parser.add_argument("--batch", type=int, default=16, help="the largest micro-batch to try, in sequences")
     parser.add_argument("--no-unlimited", action="store_true", help="leave out the card's whole memory")
     args = parser.parse_args()
     if args.losses is not None:
@@ -154,8 +159,10 @@ def _measure(args: argparse.Namespace) -> None:
     if args.way == "host" and on_card:
         machine = limited(machine, f"{args.limit:g}GiB")
     memory = machine.memory_gb or 1e9
-    steps = climb(*size, LARGEST, memory) if args.way == "unlimited" else climb_with_host(*size, LARGEST, memory)
-    fitting = min(LARGEST, largest_fused_micro_batch(*size, memory, steps))
+    steps = climb(*size, args.batch, memory) if args.way == "unlimited" else climb_with_host(*size, args.batch, memory)
+    if args.memory and args.way == "host":
+        steps = memory_steps(args.memory) or ()
+    fitting = min(args.batch, largest_fused_micro_batch(*size, memory, steps))
     if not fitting:
         need = fused_peak_bytes(*size, 1, steps) / GIB
         print(f"{args.way}: {need:.1f} GiB are needed for one sequence ({', '.join(steps)})", flush=True)
@@ -168,7 +175,7 @@ def _measure(args: argparse.Namespace) -> None:
     begin = time.monotonic()
     clock = make_clock(machine.device, begin)
     bus = Bus(machine.device, clock)
-    trainer = _trainer(shape, steps, bus, TrainConfig(learning_rate=1e-4, min_lr=1e-5))
+    trainer = _trainer(shape, steps, bus, TrainConfig(learning_rate=1e-4, min_lr=1e-5), batch)
     count = max(1, args.tokens_per_step // (batch * context))
     tokens = torch.randint(0, vocabulary, (count, batch, context + 1), device=machine.device)
     trainer.passes(tokens[0, :, :-1].contiguous(), tokens[0, :, 1:].contiguous(), count)
@@ -211,7 +218,7 @@ def _measure(args: argparse.Namespace) -> None:
         print(json.dumps(found), flush=True)
 
 
-def _trainer(shape: ModelShape, steps: tuple[str, ...], bus: Bus, config: TrainConfig) -> Trainer:
+def _trainer(shape: ModelShape, steps: tuple[str, ...], bus: Bus, config: TrainConfig, batch: int) -> Trainer:
     device = bus.device
     if "host" not in steps:
         with device:
@@ -224,6 +231,7 @@ def _trainer(shape: ModelShape, steps: tuple[str, ...], bus: Bus, config: TrainC
     arena = arena_for(model, device, muon=False)
     fused = FusedGPT(model, steps)
     optimizer = make_optimizer(model, config, device, steps)
+    fused.stream = layer_stream(fused, steps, batch * shape.block_size, bus)
     return Trainer(fused, FusedPasses(fused), optimizer, HostStates(model, fused, optimizer, arena, bus, CLIP), bus)
 
 
@@ -247,7 +255,7 @@ def _compare_losses(args: argparse.Namespace) -> None:
         both = []
         for way, steps in (("card", ()), ("host", ("host",))):
             seed_everything(seed)
-            trainer = _trainer(shape, steps, Bus(device), replace(config, seed=seed))
+            trainer = _trainer(shape, steps, Bus(device), replace(config, seed=seed), LOSS_BATCH)
             losses = []
             for number in range(count):
                 set_learning_rate(trainer.optimizer, learning_rate(config, number))

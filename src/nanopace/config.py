@@ -283,6 +283,11 @@ class TrainConfig:
                 "memory=host cannot be combined with averages or gradients: host memory has room for averages in "
                 "float32, and steps of several micro-batches; leave them out"
             )
+        if "host_weights" in steps and self.fp8:
+            raise ConfigError(
+                "memory=host_weights and fp8=True cannot be combined: matrices in 8 bits stay on the card; use "
+                "fp8=False"
+            )
         if not keeps_gradients(steps):
             self._check_release()
         object.__setattr__(self, "without", ",".join(left_out(self.recipe, self.without)))

@@ -150,7 +150,7 @@ def test_what_moves_to_the_host_is_not_on_the_card(recipe: str) -> None:
     matrices, table = 12 * 48 * 1600**2, 50304 * 1600
     kept, moved = (fused_peak_bytes(*XL, 1, each, recipe=recipe) for each in (("attention",), ("attention", "host")))
     slots = 3 * 32 * 1600**2 if recipe == "fast" else 3 * 12 * HOST_PIECE
-    on_host = host_bytes(*XL, recipe=recipe)
+    on_host = host_bytes(*XL, 1, ("attention", "host"), recipe=recipe)
     assert kept - moved + slots == pytest.approx(on_host - 8 * HOST_PIECE, rel=1e-3)
     numbers = 2 * matrices + 6 * table if recipe == "fast" else 3 * matrices + 2 * table
     assert on_host == pytest.approx(4 * numbers, rel=0.01)

@@ -113,8 +113,9 @@ def fused_peak_bytes(
         + 18 C^2 L + 2 V C     matrices after norms in 8 bits, twice, the MLP's second once, and gradients in 8 bits, if
                                fp8 is on
 
-    With averages and matrices in the host's memory, gradients and the matrices in bfloat16 are left, and the slots
-    through which the others pass: 72 C^2 L + 10 (N - 12 C^2 L) + 4 V C.
+    With the host's memory, gradients and the matrices in bfloat16 are left, and the slots through which all else
+    passes: 72 C^2 L + 10 (N - 12 C^2 L) + 4 V C; of gradients, matrices and activations that are there as well, a few
+    layers.
 
     Recipe fast has two more tables, which are not multiplied, and one average less per matrix. The gradient of its head
     is stored where its table's is.
@@ -125,7 +126,8 @@ def fused_peak_bytes(
     if recipe == "fast":
         state = 14 * matrices + (18 + 2 * 16) * table
         if on_host(steps):
-            state = 6 * matrices + (10 + 2 * 8) * table + HOST_SLOTS * max(32 * n_embd**2, 8 * HOST_PIECE)
+            state = _layers_on_card(n_layer, n_embd, steps) + (10 + 2 * 8) * table
+            state += HOST_SLOTS * max((8 + _streamed(steps)) * 4 * n_embd**2, 8 * min(HOST_PIECE, table))
         beside = 1 + n_layer // 4  # the embedding, whose norm has a backward pass, and shifted keys
         more = 2  # attention's output without the own value, and the gradient of that
     else:
@@ -134,8 +136,10 @@ def fused_peak_bytes(
         if not keeps_gradients(steps):
             state -= 4 * (everything - 12 * n_embd**2 - (vocab_size + block_size) * n_embd)
         if on_host(steps):
-            slot = max(12 * min(HOST_PIECE, 4 * n_embd**2), 16 * n_embd**2, 8 * min(HOST_PIECE, table))
-            state = 6 * matrices + 10 * (everything - matrices) + 4 * table + HOST_SLOTS * slot
+            state = _layers_on_card(n_layer, n_embd, steps) + 10 * (everything - matrices) + 4 * table
+            updated = (12 + _streamed(steps)) * min(HOST_PIECE, 4 * n_embd**2)
+            unfolded = (8 if "host_gradients" in steps else 4) * 4 * n_embd**2  # whole matrices
+            state += HOST_SLOTS * max(updated, unfolded, 8 * min(HOST_PIECE, table))
         beside = more = 0
     kept = kept_numbers(steps, recipe)
     again = ALL_KEPT - kept  # what the last layer recomputes exists during its backward pass
@@ -145,15 +149,41 @@ def fused_peak_bytes(
         state += 18 * n_layer * n_embd**2 + 2 * table
         at_the_head += stream // 2 + logits
         going_back += stream // 2 + 2 * stream  # the stream's gradient and that into the MLP in 8 bits
-    return state + (n_layer * kept + beside) * stream + max(at_the_head, going_back) + _OWN_WORKSPACE
+    layers = min(n_layer, HOST_SLOTS) if "host_activations" in steps else n_layer
+    return state + (layers * kept + beside) * stream + max(at_the_head, going_back) + _OWN_WORKSPACE
 
 
-def host_bytes(n_layer: int, n_embd: int, vocab_size: int, block_size: int, *, recipe: str = "gpt2") -> int:
-    """Host memory of a run with averages and matrices there: three float32 numbers per weight of a matrix, two with
-    Muon, and two per weight of a table."""
+def _streamed(steps: Collection[str]) -> int:
+    """Bytes per weight of a matrix that an update brings and takes, in addition to the weight and its averages."""
+    return 4 * ("host_gradients" in steps) + 2 * ("host_weights" in steps)
+
+
+def _layers_on_card(n_layer: int, n_embd: int, steps: Collection[str]) -> int:
+    """Bytes of the layers' matrices in bfloat16 and of their gradients, of which only a few layers may be there."""
+    gradients = HOST_SLOTS if "host_gradients" in steps else n_layer
+    weights = HOST_SLOTS - 1 if "host_weights" in steps else n_layer
+    return 12 * n_embd**2 * (4 * gradients + 2 * weights)
+
+
+def host_bytes(
+    n_layer: int,
+    n_embd: int,
+    vocab_size: int,
+    block_size: int,
+    batch_size: int,
+    steps: Collection[str],
+    *,
+    recipe: str = "gpt2",
+) -> int:
+    """Host memory of a run with these memory steps: three float32 numbers per weight of a matrix, two with Muon, and
+    two per weight of a table; gradients, matrices in bfloat16 and activations where they are there."""
+    if not on_host(steps):
+        return 0
     per_matrix, tables = (8, 3) if recipe == "fast" else (12, 1)
     averages = 8 * (tables * vocab_size + (block_size if recipe == "gpt2" else 0)) * n_embd
-    return per_matrix * 12 * n_layer * n_embd**2 + averages + 2 * 4 * HOST_PIECE
+    activations = 2 * 2 * batch_size * block_size * n_embd * n_layer if "host_activations" in steps else 0
+    matrices = (per_matrix + _streamed(steps)) * 12 * n_layer * n_embd**2
+    return matrices + averages + activations + 2 * 4 * HOST_PIECE
 
 
 def rows_at_a_time(rows: int, vocab_size: int, bytes_per_logit: int = 2) -> int:
@@ -206,12 +236,19 @@ def climb_with_host(
     recipe: str = "gpt2",
     fp8: bool = False,
 ) -> tuple[str, ...]:
-    """As many memory steps with the host's memory as it takes to fit."""
-    size, rungs = (n_layer, n_embd, vocab_size, block_size), host_rungs(recipe)
-    for rung in rungs:
-        if fused_peak_bytes(*size, batch_size, rung, recipe=recipe, fp8=fp8) <= usable_bytes(memory_gb):
-            return rung
-    return rungs[-1]
+    """As many memory steps with the host's memory as it takes to fit. Where averages and matrices are enough, smaller
+    micro-batches come before more of it: everything else passes the bus with every micro-batch."""
+    rungs = host_rungs(recipe, fp8=fp8)
+    first = max(number for number, rung in enumerate(rungs) if rung[-1] == "host")  # that recomputes all it can
+
+    def fits(rung: Collection[str], sequences: int) -> bool:
+        peak = fused_peak_bytes(n_layer, n_embd, vocab_size, block_size, sequences, rung, recipe=recipe, fp8=fp8)
+        return peak <= usable_bytes(memory_gb)
+
+    found = next((rung for rung in rungs[: first + 1] if fits(rung, batch_size)), None)
+    if found is None and fits(rungs[first], 1):
+        found = rungs[first]
+    return found or next((rung for rung in rungs[first + 1 :] if fits(rung, batch_size)), rungs[-1])
 
 
 def largest_fused_micro_batch(

@@ -64,6 +64,13 @@ def multiply_all(tensors: list[Tensor], factor: Tensor) -> None:
             each.mul_(factor)
 
 
+def norms_of(tensors: list[Tensor]) -> list[Tensor]:
+    """The norm of each tensor, as torch computes them for the norm of all gradients."""
+    if hasattr(torch, "_foreach_norm"):
+        return list(torch._foreach_norm(tensors, 2.0))
+    return [torch.linalg.vector_norm(each) for each in tensors]
+
+
 def fused_adamw(
     weight: Tensor,
     gradient: Tensor,

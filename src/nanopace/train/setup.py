@@ -29,6 +29,7 @@ from nanopace.train.clock.clock import Clock
 from nanopace.train.fused.step_in_backward import StepInBackward
 from nanopace.train.host.arena import Arena
 from nanopace.train.host.bus import Bus
+from nanopace.train.host.layers import layer_stream
 from nanopace.train.host.states import HostStates, arena_for
 from nanopace.train.listener import Listener
 from nanopace.train.loop.batches import Batches
@@ -67,7 +68,9 @@ def build(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener)
             parallel = replace(parallel, rehearsing=release.weights_frozen)
     host = None
     if arena is not None and parallel.fused is not None:
-        host = HostStates(model, parallel.fused, optimizer, arena, Bus(device, clock), config.grad_clip)
+        bus, rows = Bus(device, clock), plan.micro_batch * config.block_size
+        parallel.fused.stream = layer_stream(parallel.fused, plan.memory_steps.value, rows, bus)
+        host = HostStates(model, parallel.fused, optimizer, arena, bus, config.grad_clip)
         if device.type == "cuda" and not arena.pinned:
             ledger.append(
                 NoteEvent(

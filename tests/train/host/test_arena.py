@@ -15,12 +15,10 @@ from nanopace.hardware.memory import GIB
 from nanopace.train.host import arena as arena_module
 from nanopace.train.host.arena import Arena, available_bytes, check_room, place_of
 
-CPU = torch.device("cpu")
-
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40), st.sampled_from([torch.float32, torch.bfloat16]))))
 def test_tensors_are_zero_and_do_not_overlap(wanted: list[tuple[int, int, torch.dtype]]) -> None:
-    arena = Arena(sum(place_of(torch.Size(each[:2]), each[2]) for each in wanted), CPU)
+    arena = Arena(sum(place_of(torch.Size(each[:2]), each[2]) for each in wanted))
     made = [arena.empty(torch.empty(each[:2], dtype=each[2])) for each in wanted]
     assert not any(bool(each.any()) for each in made)
     for number, each in enumerate(made):
@@ -60,7 +58,7 @@ def test_full_host_memory_is_refused_before_anything_happens(monkeypatch: pytest
     machine(monkeypatch, meminfo="MemAvailable:  8388608 kB\n")
     check_room(7 * GIB)
     with pytest.raises(UsageError, match=r"memory=host: 7.5 GiB of host memory are needed, and 8.0 are free"):
-        Arena(7 * GIB + GIB // 2, CPU)
+        Arena(7 * GIB + GIB // 2)
 
 
 def test_memory_that_the_system_does_not_give(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,4 +68,4 @@ def test_memory_that_the_system_does_not_give(monkeypatch: pytest.MonkeyPatch) -
     machine(monkeypatch)
     monkeypatch.setattr(mmap, "mmap", refuse)
     with pytest.raises(UsageError, match="the system does not give them"):
-        Arena(100, CPU)
+        Arena(100)

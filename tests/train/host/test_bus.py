@@ -9,7 +9,7 @@ import torch
 
 from nanopace.train.clock.clock import make_clock
 from nanopace.train.host.bus import Bus
-from nanopace.train.host.pipeline import Piece, Pipeline
+from nanopace.train.host.pipeline import Home, Piece, Pipeline
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
@@ -17,9 +17,9 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 def test_pieces_go_through_the_slots_and_home_again() -> None:
     homes = [torch.full((5,), float(number)) for number in range(8)]
     pipeline = Pipeline(Bus(DEVICE), 256)
-    pipeline.run(Piece((home,), lambda copy: copy.add_(100)) for home in homes)  # type: ignore[arg-type]
+    pipeline.run(Piece([Home(home)], lambda copy: copy.add_(100)) for home in homes)  # type: ignore[arg-type]
     seen: list[torch.Tensor] = []
-    pipeline.run(Piece((home,), lambda copy: seen.append(copy.sum()), changes=False) for home in homes)
+    pipeline.run(Piece([Home(home, store=False)], lambda copy: seen.append(copy.sum())) for home in homes)
     if DEVICE.type == "cuda":
         torch.cuda.synchronize()
     assert [home.tolist() for home in homes] == [[100.0 + number] * 5 for number in range(8)]
@@ -27,9 +27,17 @@ def test_pieces_go_through_the_slots_and_home_again() -> None:
 
 
 def test_a_read_only_piece_leaves_its_home() -> None:
-    home = torch.zeros(5)
-    Pipeline(Bus(DEVICE), 256).run([Piece((home,), lambda copy: copy.fill_(7), changes=False)])  # type: ignore[arg-type]
+    home, other = torch.zeros(5), torch.ones(5)
+
+    def use(copy: torch.Tensor, made: torch.Tensor) -> None:
+        copy.fill_(7)
+        made.fill_(3)
+
+    Pipeline(Bus(DEVICE), 512).run([Piece([Home(home, store=False), Home(other, load=False)], use)])
+    if DEVICE.type == "cuda":
+        torch.cuda.synchronize()
     assert not home.any()
+    assert (other == 3).all()
 
 
 def test_what_is_waited_for_is_counted_and_bytes_in_both_directions() -> None:

@@ -65,25 +65,29 @@ def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) ->
     assert [name for name in one if not torch.equal(one[name], other[name])] == []
 
 
-@pytest.mark.parametrize("recipe", ["gpt2", "fast"])
-def test_the_same_losses_and_checkpoints(corpus: Path, tmp_path: Path, recipe: str) -> None:
-    _, card = run(corpus, tmp_path / "card", recipe=recipe, memory="")
-    outcome, host = run(corpus, tmp_path / "host", recipe=recipe, memory="host")
+@pytest.mark.parametrize("memory", ["host", "host_weights, host_activations"])
+def test_the_same_losses_checkpoints_and_samples(corpus: Path, tmp_path: Path, memory: str) -> None:
+    knobs: dict[str, Value] = {"max_iters": 2, "sample_interval": 2}
+    _, card = run(corpus, tmp_path / "card", memory="", **knobs)
+    outcome, host = run(corpus, tmp_path / "host", memory=memory, **knobs)
     assert host.losses == card.losses
     assert [each.val for each in host.all("eval")] == [each.val for each in card.all("eval")]
-    for step in (2, 4, 5):
+    assert [each.text for each in host.all("sample")] == [each.text for each in card.all("sample")] != []
+    for step in (2, 3):
         assert_same(tensors(tmp_path / "host", step), tensors(tmp_path / "card", step))
     assert outcome.reason == "finished"
+    (said,) = host.all("started")
+    assert said.choices["memory"].startswith("host")
 
 
 def test_a_run_resumes_with_and_without(corpus: Path, tmp_path: Path) -> None:
     """Checkpoints say nothing of where something was."""
-    _, whole = run(corpus, tmp_path / "whole", memory="host", max_iters=6, lr_decay_iters=6)
-    knobs: dict[str, Value] = {"lr_decay_iters": 6, "memory": "host"}
-    run(corpus, tmp_path / "cut", **knobs, max_iters=1)
-    _, rest = run(corpus, tmp_path / "cut", **knobs, max_iters=3, init_from="resume")
-    _, last = run(corpus, tmp_path / "cut", **{**knobs, "memory": ""}, max_iters=6, init_from="resume")
-    assert {**rest.losses, **last.losses} == {step: whole.losses[step] for step in range(2, 7)}
+    knobs: dict[str, Value] = {"lr_decay_iters": 3, "memory": "host", "eval_interval": 9}
+    _, whole = run(corpus, tmp_path / "whole", **knobs, max_iters=3)
+    run(corpus, tmp_path / "cut", **knobs, max_iters=0)
+    _, rest = run(corpus, tmp_path / "cut", **knobs, max_iters=1, init_from="resume")
+    _, last = run(corpus, tmp_path / "cut", **{**knobs, "memory": ""}, max_iters=3, init_from="resume")
+    assert {**rest.losses, **last.losses} == {step: whole.losses[step] for step in range(1, 4)}
 
 
 def test_a_killed_run_resumes(corpus: Path, tmp_path: Path) -> None:
@@ -126,17 +130,18 @@ def test_a_checkpoint_is_of_one_step_although_nothing_is_copied(
         return write(file, path)
 
     monkeypatch.setattr(TensorFile, "write", slowly)
-    run(corpus, tmp_path / "host", memory="host", save_interval=1)
+    knobs: dict[str, Value] = {"save_interval": 1, "max_iters": 2, "eval_interval": 9}
+    run(corpus, tmp_path / "host", memory="host", **knobs)
     monkeypatch.undo()
     monkeypatch.setattr(resolve, "pick_kernels", lambda *_: ("fused", "as on a card"))
-    run(corpus, tmp_path / "card", memory="", save_interval=1)
-    for step in (1, 2, 3, 4):
+    run(corpus, tmp_path / "card", memory="", **knobs)
+    for step in (1, 2, 3):
         assert_same(tensors(tmp_path / "host", step), tensors(tmp_path / "card", step))
 
 
 def test_time_on_the_bus_is_in_the_ledger_and_part_of_the_steps(corpus: Path, tmp_path: Path) -> None:
-    run(corpus, tmp_path / "host", memory="host")
-    run(corpus, tmp_path / "card", memory="")
+    run(corpus, tmp_path / "host", memory="host", max_iters=0)
+    run(corpus, tmp_path / "card", memory="", max_iters=0)
     spent = {}
     for name in ("host", "card"):
         events = read_ledger((tmp_path / name / "ledger.jsonl").read_text().splitlines()).events

@@ -6,6 +6,7 @@ On a CPU both memories are one; what is copied where, and when, is the same.
 from __future__ import annotations
 
 import os
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import Tensor
 from nanopace.config import TrainConfig
 from nanopace.train.host import states
 from nanopace.train.host.bus import Bus
+from nanopace.train.host.layers import layer_stream
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.models.recipes import block_matrices, new_model
 from nanopace.train.optim.optimizer import make_optimizer, optimizer_tensors
@@ -28,7 +30,8 @@ from nanopace.train.fused.gpt2 import FusedGPT
 from nanopace.train.fused.model import Fused
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-SIZE: dict[str, Any] = {"n_layer": 2, "n_head": 2, "n_embd": 16, "vocab_size": 40, "block_size": 8}
+SIZE: dict[str, Any] = {"n_layer": 3, "n_head": 2, "n_embd": 8, "vocab_size": 24, "block_size": 4}
+STEPS = 2
 ALWAYS, NEVER = 1e-3, 0.0  # clipped
 
 pytestmark = [
@@ -42,24 +45,25 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of a matrix in several pieces, the last one smaller."""
-    monkeypatch.setattr(states, "HOST_PIECE", 80)
+    monkeypatch.setattr(states, "HOST_PIECE", 100)
 
 
 class Trained:
     """A model that takes steps in either way. `by_cores`: None if everything is on the card."""
 
-    def __init__(self, recipe: str, clip: float, by_cores: bool | None) -> None:
+    def __init__(self, recipe: str, clip: float, by_cores: bool | None, more: tuple[str, ...] = ()) -> None:
         torch.manual_seed(0)
         shape = ModelShape(**SIZE, recipe=recipe)
-        config = TrainConfig(learning_rate=1e-2, min_lr=1e-3, recipe=recipe, n_head=2, n_embd=16)
+        config = TrainConfig(learning_rate=1e-2, min_lr=1e-3, recipe=recipe, n_head=2, n_embd=8)
         self.model, self.clip, self.host = new_model(shape), clip, None
-        steps = () if by_cores is None else ("host",)
+        steps = () if by_cores is None else ("host", *more)
         arena = None if by_cores is None else states.arena_for(self.model, DEVICE, muon=recipe == "fast")
         if arena is None:
             self.model.to(DEVICE)
         self.fused: Fused = (FusedGPT if recipe == "gpt2" else FusedFastGPT)(self.model, steps)
         self.optimizer = make_optimizer(self.model, config, DEVICE, steps)
         if arena is not None:
+            self.fused.stream = layer_stream(self.fused, steps, 4, Bus(DEVICE))
             self.host = states.HostStates(
                 self.model, self.fused, self.optimizer, arena, Bus(DEVICE), clip, by_cores=by_cores
             )
@@ -85,8 +89,27 @@ class Trained:
 
 
 def windows(seed: int) -> tuple[Tensor, Tensor]:
-    drawn = torch.randint(0, 40, (2, 9), generator=torch.Generator().manual_seed(seed)).to(DEVICE)
+    drawn = torch.randint(0, 24, (1, 5), generator=torch.Generator().manual_seed(seed)).to(DEVICE)
     return drawn[:, :-1].contiguous(), drawn[:, 1:].contiguous()
+
+
+@cache
+def on_card(recipe: str, clip: float) -> tuple[list[Any], dict[str, Tensor]]:
+    """Losses and norms, and what is there in the end."""
+    run = Trained(recipe, clip, None)
+    return shown_by(run), run.everything()
+
+
+def shown_by(run: Trained) -> list[Any]:
+    seen = [*run.fused.sequence_losses(*windows(9)).tolist()]
+    for seed in range(STEPS):
+        seen += run.step(seed)
+    return [*seen, *run.fused.sequence_losses(*windows(9)).tolist()]
+
+
+def assert_as_on_the_card(host: Trained, seen: list[Any], everything: dict[str, Tensor]) -> None:
+    assert shown_by(host) == pytest.approx(seen, rel=0 if DEVICE.type == "cpu" else 1e-3)
+    assert_same(host.everything(), everything)
 
 
 def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
@@ -101,11 +124,26 @@ def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 @pytest.mark.parametrize("by_cores", [False, True])
 @pytest.mark.parametrize("clip", [ALWAYS, NEVER])
 def test_the_same_steps(recipe: str, by_cores: bool, clip: float) -> None:
-    card, host = Trained(recipe, clip, None), Trained(recipe, clip, by_cores)
-    assert_same(host.everything(), card.everything())
-    for seed in range(3):
-        assert host.step(seed) == pytest.approx(card.step(seed), rel=0 if DEVICE.type == "cpu" else 1e-3)
-    assert_same(host.everything(), card.everything())
+    assert_as_on_the_card(Trained(recipe, clip, by_cores), *on_card(recipe, clip))
+
+
+@pytest.mark.parametrize("recipe", ["gpt2", "fast"])
+@pytest.mark.parametrize(
+    ("more", "by_cores"),
+    [
+        (("host_gradients",), False),
+        (("host_gradients",), True),
+        (("attention", "host_activations"), False),
+        (("host_gradients", "host_weights"), False),
+        (("host_gradients", "host_weights"), True),
+        (("attention", "host_gradients", "host_activations", "host_weights"), False),
+    ],
+)
+def test_the_same_steps_with_more_of_it_there(recipe: str, more: tuple[str, ...], by_cores: bool) -> None:
+    host = Trained(recipe, ALWAYS, by_cores, more)
+    host.fused.gradients(*windows(7))  # a rehearsal
+    host.fused.zero_grad()
+    assert_as_on_the_card(host, *on_card(recipe, ALWAYS))
 
 
 @pytest.mark.parametrize("recipe", ["gpt2", "fast"])
@@ -132,11 +170,3 @@ def test_what_is_in_the_host_s_memory(recipe: str) -> None:
     for name, each in optimizer_tensors(run.model, run.optimizer).items():
         assert holds(each) == (name.startswith(("exp_avg", "momentum")) and each.dim() == 2)
     assert run.host.arena.free == 0
-
-
-def test_evaluations_follow_the_weights() -> None:
-    run = Trained("gpt2", 1.0, False)
-    card = Trained("gpt2", 1.0, None)
-    for each in (run, card):
-        each.step(1)
-    torch.testing.assert_close(run.fused.sequence_losses(*windows(5)), card.fused.sequence_losses(*windows(5)))

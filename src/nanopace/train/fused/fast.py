@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from nanopace.knob_values import ingredients
 from nanopace.train.fused.attention import attention_backward
-from nanopace.train.fused.matrix import Matrix, weight_of
+from nanopace.train.fused.matrix import Away, Matrix, weight_of
 from nanopace.train.fused.model import Activations, Fused, Layer, Norm, SavedAttention, gradient_of, rows_of
 from nanopace.train.kernels.addmm import addmm_
 from nanopace.train.kernels.embedding import embed_norm, embed_norm_backward
@@ -124,7 +124,7 @@ class FusedFastGPT(Fused):
         return self._angles[length]
 
 
-def _layers(model: FastGPT, fp8: Collection[str], away: torch.device | None) -> list[Layer]:
+def _layers(model: FastGPT, fp8: Collection[str], away: Away | None) -> list[Layer]:
     qkv, into = ("qkv" in fp8, "into" in fp8)
     has = ingredients(model.shape.recipe, model.shape.without)
     tables = cast(nn.ModuleList, model.transformer["wve"])

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from nanopace.memory_ladder import keeps_gradients
 from nanopace.train.fused.attention import attention_backward
-from nanopace.train.fused.matrix import Matrix, weight_of
+from nanopace.train.fused.matrix import Away, Matrix, weight_of
 from nanopace.train.fused.model import Activations, Fused, Layer, Norm, SavedAttention, gradient_of, rows_of
 from nanopace.train.fused.step_in_backward import share_gradients
 from nanopace.train.kernels.addmm import addmm_
@@ -94,7 +94,7 @@ def _backward_packed(grads: list[Tensor], matrix: Matrix, y: Tensor) -> Tensor:
     return d_y
 
 
-def _layer(block: nn.Module, fp8: Collection[str], away: torch.device | None) -> Layer:
+def _layer(block: nn.Module, fp8: Collection[str], away: Away | None) -> Layer:
     assert isinstance(block, Block)
     attn, mlp, into = block.attn, block.mlp, "into" in fp8
     return Layer(

@@ -25,9 +25,9 @@ _LIMITS = (  # how much a container may use, and uses
 
 
 class Arena:
-    """Hands out tensors until it is full. `pinned` says whether the card can copy them by itself."""
+    """Hands out tensors until it is full. `device`: of the card that will copy them."""
 
-    def __init__(self, size: int, device: torch.device) -> None:
+    def __init__(self, size: int, device: torch.device | None = None) -> None:
         check_room(size)
         try:
             self._memory = mmap.mmap(-1, max(size, _ALIGNED))  # full of zeros
@@ -38,7 +38,12 @@ class Arena:
         self._bytes = torch.frombuffer(self._memory, dtype=torch.uint8)
         self._bytes = self._bytes[:size]
         self._used = 0
-        self.pinned = device.type == "cuda" and _pin(self._bytes)
+        self.pinned = False
+        if device is not None:
+            self.pin(device)
+
+    def pin(self, device: torch.device) -> None:
+        self.pinned = device.type == "cuda" and len(self._bytes) > 0 and _pin(self._bytes)
 
     def empty(self, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """A tensor of this shape, with zeros."""

@@ -1,8 +1,9 @@
 """Copies between the host's memory and the card's, in both directions at once and next to the computing.
 
 Each direction is a lane: a CUDA stream whose copies follow one another. Nothing here waits on the host. The stream that
-computes waits where it needs a copy, and the run's clock counts that time as `bus`. On a CPU, where both memories are
-one, a copy is done when the call returns: the plain twin.
+computes waits where it needs a copy, and the run's clock counts that time as `bus`. Whoever copies something keeps it
+until the stream that computes has waited for the copy. On a CPU, where both memories are one, a copy is done when the
+call returns: the plain twin.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ class Bus:
         """What the card computes now, when it does not wait; '' if nobody measures it."""
         self._phase, self._iteration = phase, iteration
 
-    def load(self, copies: Copies, after: Done = None) -> Done:
+    def load(self, copies: Copies, *after: Done) -> Done:
         """Copy to the card."""
         return self._counted(self._up, copies, after)
 
-    def store(self, copies: Copies, after: Done = None) -> Done:
+    def store(self, copies: Copies, *after: Done) -> Done:
         """Copy to the host."""
         return self._counted(self._down, copies, after)
 
@@ -67,7 +68,7 @@ class Bus:
             torch.cuda.current_stream(self.device).wait_event(done)
             self._mark(PHASE)
 
-    def _counted(self, lane: _Lane, copies: Copies, after: Done) -> Done:
+    def _counted(self, lane: _Lane, copies: Copies, after: Sequence[Done]) -> Done:
         if self.device.type == "cuda":
             return lane.copy(copies, after)
         self._mark(self._phase)
@@ -87,8 +88,8 @@ class _Lane:
         self._device, self.moved = device, 0
         self.bytes_per_s: float | None = None
 
-    def copy(self, copies: Copies, after: Done) -> Done:
-        assert after is None
+    def copy(self, copies: Copies, after: Sequence[Done]) -> Done:
+        assert not any(after)
         begin, size = time.monotonic(), self._count(copies)
         for source, target in copies:
             target.copy_(source)
@@ -109,20 +110,17 @@ class _CudaLane(_Lane):
         super().__init__(device)
         self._stream, self._spinning = (torch.cuda.Stream(device) for _ in range(2))
 
-    def copy(self, copies: Copies, after: Done) -> Done:
+    def copy(self, copies: Copies, after: Sequence[Done]) -> Done:
         size, done = self._count(copies), torch.cuda.Event()
         with torch.cuda.stream(self._stream):
-            if after is not None:
-                self._stream.wait_event(after)
+            for each in filter(None, after):
+                self._stream.wait_event(each)
             if self.bytes_per_s is not None:
                 self._spinning.wait_stream(self._stream)
                 with torch.cuda.stream(self._spinning):
                     spin(size / self.bytes_per_s, self._device)
             for source, target in copies:
                 target.copy_(source, non_blocking=True)
-                for each in (source, target):
-                    if each.device.type == "cuda":
-                        each.record_stream(self._stream)
             if self.bytes_per_s is not None:
                 self._stream.wait_stream(self._spinning)
             done.record(self._stream)

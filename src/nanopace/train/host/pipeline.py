@@ -17,16 +17,21 @@ from nanopace.train.host.arena import place
 from nanopace.train.host.bus import Bus, Done
 
 
-class Piece(NamedTuple):
-    """Tensors at home on the host, and what to do with their copies on the card."""
+class Home(NamedTuple):
+    """A tensor in the host's memory, and whether its copy on the card comes from there and goes back."""
 
-    homes: tuple[Tensor, ...]
-    use: Callable[..., None]
-    changes: bool = True  # whether the copies have to go home
+    tensor: Tensor
+    load: bool = True
+    store: bool = True
+
+
+class Piece(NamedTuple):
+    homes: Sequence[Home]
+    use: Callable[..., None]  # with their copies on the card
 
     @property
     def bytes(self) -> int:
-        return sum(place(each.numel() * each.element_size()) for each in self.homes)
+        return sum(place(each.tensor.nbytes) for each in self.homes)
 
 
 class Pipeline:
@@ -38,24 +43,24 @@ class Pipeline:
     def run(self, pieces: Iterable[Piece]) -> None:
         """Whatever is launched later finds everything at home."""
         bus = self._bus
-        begin = bus.now()
-        free: list[Done] = [begin] * HOST_SLOTS
+        free: list[Done] = [bus.now()] * HOST_SLOTS
         last: Done = None
         for number, piece in enumerate(pieces):
             slot = number % HOST_SLOTS
-            copies = _views(self._slots[slot], piece.homes)
-            bus.wait(bus.load([*zip(piece.homes, copies, strict=True)], free[slot]))
+            copies = views(self._slots[slot], [home.tensor for home in piece.homes])
+            pairs = [*zip(piece.homes, copies, strict=True)]
+            bus.wait(bus.load([(home.tensor, copy) for home, copy in pairs if home.load], free[slot]))
             piece.use(*copies)
             free[slot] = bus.now()
-            if piece.changes:
-                last = free[slot] = bus.store([*zip(copies, piece.homes, strict=True)], free[slot])
+            if stores := [(copy, home.tensor) for home, copy in pairs if home.store]:
+                last = free[slot] = bus.store(stores, free[slot])
         bus.wait(last)
 
 
-def _views(slot: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    views, at = [], 0
+def views(slot: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """Parts of a slot in the form of these tensors, one behind the other."""
+    found, at = [], 0
     for each in like:
-        size = each.numel() * each.element_size()
-        views.append(slot[at : at + size].view(each.dtype).view(each.shape))
-        at += place(size)
-    return views
+        found.append(slot[at : at + each.nbytes].view(each.dtype).view(each.shape))
+        at += place(each.nbytes)
+    return found

@@ -48,7 +48,7 @@ def pick_steps(
     if not steps:
         return steps, Message("everything is kept: it takes about {need:.1f} of {memory:.1f} GiB", **need)
     if on_host(steps):
-        host = host_bytes(*size[:-1], recipe=shape.recipe) / GIB
+        host = host_bytes(*size, steps, recipe=shape.recipe) / GIB
         takes = Message(
             "takes about {need:.1f} of {memory:.1f} GiB, and {host:.1f} GiB of host memory", host=host, **need
         )
@@ -70,7 +70,8 @@ def check_host(config: TrainConfig, shape: ModelShape, kernels: Choice[str], ste
             reason=kernels.reason,
         )
     if on_host(steps):
-        check_room(host_bytes(shape.n_layer, shape.n_embd, shape.vocab_size, shape.block_size, recipe=shape.recipe))
+        size = (shape.n_layer, shape.n_embd, shape.vocab_size, shape.block_size, config.batch_size)
+        check_room(host_bytes(*size, steps, recipe=shape.recipe))
 
 
 def released_batch(config: TrainConfig, shape: ModelShape, machine: Machine, kernels: str) -> int | None:
