@@ -280,8 +280,8 @@ class TrainConfig:
         steps = memory_steps(self.memory) or ()
         if on_host(steps) and {"averages", "gradients"} & set(steps):
             raise ConfigError(
-                "memory=host cannot be combined with averages or gradients: host memory has room for averages in "
-                "float32, and steps of several micro-batches; leave them out"
+                "memory=host cannot be combined with averages or gradients: host memory has room for both in full; "
+                "leave them out"
             )
         if "host_weights" in steps and self.fp8:
             raise ConfigError(

@@ -74,7 +74,7 @@ def build(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener)
         if device.type == "cuda" and not arena.pinned:
             ledger.append(
                 NoteEvent(
-                    Message("the system does not let host memory be pinned: copies to and from the card are slower"),
+                    Message("the system does not allow pinned host memory: copies to and from the card are slower"),
                     first_step,
                 )
             )

@@ -117,13 +117,12 @@ def _pin(memory: Tensor) -> bool:
 def _too_little(size: int, free: int | None) -> UsageError:
     if free is None:
         return UsageError(
-            "memory=host: {need:.1f} GiB of host memory are needed, and the system does not give them; use a smaller "
-            "model",
+            "memory=host needs {need:.1f} GiB of host memory, which the system refuses; use a smaller model",
             need=size / GIB,
         )
     return UsageError(
-        "memory=host: {need:.1f} GiB of host memory are needed, and {free:.1f} are free, of which 1 is left to "
-        "others; end other programs, or use a smaller model",
+        "memory=host needs {need:.1f} GiB of host memory, but only {free:.1f} GiB are free, of which 1 GiB is left for "
+        "other programs; close some of them, or use a smaller model",
         need=size / GIB,
         free=free / GIB,
     )

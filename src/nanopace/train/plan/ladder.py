@@ -65,8 +65,8 @@ def check_host(config: TrainConfig, shape: ModelShape, kernels: Choice[str], ste
     """Raise if the host's memory was asked for and cannot be used, or is needed and not free."""
     if on_host(memory_steps(config.memory) or ()) and kernels.value != "fused":
         raise ConfigError(
-            "memory=host needs our own kernels, and this run cannot use them ({reason}); leave memory=host out, or "
-            "change that",
+            "memory=host needs our own kernels, which this run cannot use ({reason}); leave out memory=host, or change "
+            "that",
             reason=kernels.reason,
         )
     if on_host(steps):
