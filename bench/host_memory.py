@@ -231,8 +231,10 @@ def _trainer(shape: ModelShape, steps: tuple[str, ...], bus: Bus, config: TrainC
     arena = arena_for(model, device, muon=False)
     fused = FusedGPT(model, steps)
     optimizer = make_optimizer(model, config, device, steps)
-    fused.stream = layer_stream(fused, steps, batch * shape.block_size, bus)
-    return Trainer(fused, FusedPasses(fused), optimizer, HostStates(model, fused, optimizer, arena, bus, CLIP), bus)
+    stream = layer_stream(fused, steps, batch * shape.block_size, bus)
+    return Trainer(
+        fused, FusedPasses(fused), optimizer, HostStates(model, fused, optimizer, arena, bus, CLIP, stream=stream), bus
+    )
 
 
 # --- losses ----------------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def useful_steps(recipe: str, *, single: bool = False) -> tuple[str, ...]:
     return tuple(step.name for step in LADDER if recipe in step.recipes and (single or step.keeps_gradients))
 
 
-def host_rungs(recipe: str, *, fp8: bool = False) -> tuple[tuple[str, ...], ...]:
+def host_ladders(recipe: str, *, fp8: bool = False) -> tuple[tuple[str, ...], ...]:
     """What to try with the host's memory, cheapest first: to recompute more and more, then to move more and more.
     Matrices in 8 bits stay on the card."""
     again = tuple(step.name for step in LADDER if recipe in step.recipes and step.kept is not None)

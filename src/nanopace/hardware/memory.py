@@ -23,7 +23,7 @@ from nanopace.hardware.flops import parameters
 from nanopace.memory_ladder import (
     ALL_KEPT,
     averages_bytes,
-    host_rungs,
+    host_ladders,
     keeps_gradients,
     kept_numbers,
     on_host,
@@ -238,17 +238,17 @@ def climb_with_host(
 ) -> tuple[str, ...]:
     """As many memory steps with the host's memory as it takes to fit. Where averages and matrices are enough, smaller
     micro-batches come before more of it: everything else passes the bus with every micro-batch."""
-    rungs = host_rungs(recipe, fp8=fp8)
-    first = max(number for number, rung in enumerate(rungs) if rung[-1] == "host")  # that recomputes all it can
+    ladders = host_ladders(recipe, fp8=fp8)
+    last = max(number for number, steps in enumerate(ladders) if steps[-1] == "host")  # which recomputes all it can
 
-    def fits(rung: Collection[str], sequences: int) -> bool:
-        peak = fused_peak_bytes(n_layer, n_embd, vocab_size, block_size, sequences, rung, recipe=recipe, fp8=fp8)
+    def fits(steps: Collection[str], sequences: int) -> bool:
+        peak = fused_peak_bytes(n_layer, n_embd, vocab_size, block_size, sequences, steps, recipe=recipe, fp8=fp8)
         return peak <= usable_bytes(memory_gb)
 
-    found = next((rung for rung in rungs[: first + 1] if fits(rung, batch_size)), None)
-    if found is None and fits(rungs[first], 1):
-        found = rungs[first]
-    return found or next((rung for rung in rungs[first + 1 :] if fits(rung, batch_size)), rungs[-1])
+    found = next((steps for steps in ladders[: last + 1] if fits(steps, batch_size)), None)
+    if found is None and fits(ladders[last], 1):
+        found = ladders[last]
+    return found or next((steps for steps in ladders[last + 1 :] if fits(steps, batch_size)), ladders[-1])
 
 
 def largest_fused_micro_batch(

@@ -69,8 +69,8 @@ def build(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener)
     host = None
     if arena is not None and parallel.fused is not None:
         bus, rows = Bus(device, clock), plan.micro_batch * config.block_size
-        parallel.fused.stream = layer_stream(parallel.fused, plan.memory_steps.value, rows, bus)
-        host = HostStates(model, parallel.fused, optimizer, arena, bus, config.grad_clip)
+        stream = layer_stream(parallel.fused, plan.memory_steps.value, rows, bus)
+        host = HostStates(model, parallel.fused, optimizer, arena, bus, config.grad_clip, stream=stream)
         if device.type == "cuda" and not arena.pinned:
             ledger.append(
                 NoteEvent(

@@ -63,9 +63,10 @@ class Trained:
         self.fused: Fused = (FusedGPT if recipe == "gpt2" else FusedFastGPT)(self.model, steps)
         self.optimizer = make_optimizer(self.model, config, DEVICE, steps)
         if arena is not None:
-            self.fused.stream = layer_stream(self.fused, steps, 4, Bus(DEVICE))
+            bus = Bus(DEVICE)
+            stream = layer_stream(self.fused, steps, 4, bus)
             self.host = states.HostStates(
-                self.model, self.fused, self.optimizer, arena, Bus(DEVICE), clip, by_cores=by_cores
+                self.model, self.fused, self.optimizer, arena, bus, clip, stream=stream, by_cores=by_cores
             )
 
     def step(self, seed: int, spoiled: float = 0.0) -> tuple[float, float]:

@@ -93,7 +93,7 @@ def test_xl_fits_in_12_gb_with_the_host_s_memory() -> None:
     assert found.host_bytes == host_bytes(*xl.size, 4, found.ladder)
     assert found.tokens_per_s is not None
     micro, update = bus_seconds(xl.size, 4096, found.ladder)
-    assert (micro, update) == (0.0, pytest.approx(0.94, abs=0.03))
+    assert (micro, update) == (0.0, pytest.approx(0.872, abs=0.001))
     alone = pace(card, *xl.size, 4, 128, steps=found.ladder[:-1])
     assert alone is not None
     assert 524_288 / found.tokens_per_s.expected == pytest.approx(524_288 / alone.expected + update)
@@ -324,10 +324,10 @@ def test_too_little() -> None:
         recommend(find_card("4070"), NAMED["gpt2"], tokens=5000, step_tokens=8192)
     with pytest.raises(UsageError, match=r"--batch 1000: less than one sequence of 1024 tokens"):
         recommend(find_card("4070"), NAMED["gpt2"], step_tokens=1000)
-    with pytest.raises(UsageError, match=r"there are only 12; use --model gpt2-large, or a card with 23 GB or more"):
-        recommend(find_card("4070"), NAMED["gpt2-xl"])
+    with pytest.raises(UsageError, match=r"there are only 16; use --model gpt2-large, or a card with 32 GB or more"):
+        recommend(find_card("T4"), NAMED["gpt2-xl"])  # our kernels do not run there
     with pytest.raises(UsageError, match="use fewer layers, a smaller block_size"):
-        recommend(find_card("3050 laptop"), Model("small", 12, 12, 768, 65536, 50304))
+        recommend(find_card("3050 laptop"), Model("small", 12, 12, 768, 1 << 19, 50304))
 
 
 @settings(max_examples=60)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from nanopace.memory_ladder import MEMORY_STEPS, on_host, recomputed
 from nanopace.train.fused.matrix import Away, Matrix, weight_of
 from nanopace.train.fused.step_in_backward import StepInBackward
-from nanopace.train.host.layers import LayerStream
 from nanopace.train.kernels.activation import gelu, gelu_backward
 from nanopace.train.kernels.addmm import addmm_
 from nanopace.train.kernels.fp8 import GRADIENT_SCALE
@@ -75,6 +74,24 @@ class Activations(NamedTuple):
     g: Tensor | None
 
 
+class Stream(Protocol):
+    """What is done around each layer where some of it is in the host's memory (train/host/layers.py)."""
+
+    def zero_grad(self) -> None: ...
+
+    def before_forward(self, number: int) -> None: ...
+
+    def after_forward(self, number: int) -> None: ...
+
+    def stash(self, number: int, saved: Activations) -> Activations:
+        """What is left of them on the card."""
+
+    def before_backward(self, number: int, saved: Activations) -> Activations:
+        """All of them again."""
+
+    def after_backward(self, number: int) -> None: ...
+
+
 class Fused(ABC):
     """Computes with a model's weights; that model is still the one that is trained, saved and sampled from. Gradients
     stay at the same addresses from step to step.
@@ -84,7 +101,7 @@ class Fused(ABC):
     """
 
     release: StepInBackward | None = None  # uses each gradient as soon as it is ready; None: they accumulate
-    stream: LayerStream | None = None  # brings what a layer needs from the host's memory; None: all of it is here
+    stream: Stream | None = None  # brings what a layer needs from the host's memory; None: all of it is here
     layers: Sequence[Layer]
     _head: Matrix
 

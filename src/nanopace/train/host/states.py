@@ -24,6 +24,7 @@ from nanopace.hardware.memory import HOST_PIECE
 from nanopace.train.host.adamw_part import AdamWPart
 from nanopace.train.host.arena import Arena, place_of
 from nanopace.train.host.bus import Bus, Done
+from nanopace.train.host.layers import LayerStream
 from nanopace.train.host.pipeline import Home, Piece, Pipeline
 from nanopace.train.models.recipes import block_matrices
 from nanopace.train.optim.adamw import ADAMW_AVERAGES
@@ -66,9 +67,12 @@ class HostStates:
         bus: Bus,
         clip: float,
         *,
+        stream: LayerStream | None = None,
         by_cores: bool | None = None,
     ) -> None:
-        """`by_cores`: whether the host's cores update AdamW's matrices; None: whichever is faster."""
+        """`stream`: if gradients or matrices come and go with each micro-batch. `by_cores`: whether the host's cores
+        update AdamW's matrices; None: whichever is faster."""
+        fused.stream = self._stream = stream
         self._fused, self._optimizer, self._clip = fused, optimizer, clip
         self.arena, self.bus = arena, bus
         self._weights = [each for each in model.parameters() if each.requires_grad]
@@ -91,7 +95,7 @@ class HostStates:
 
     @property
     def host_bytes(self) -> int:
-        streamed = 0 if self._fused.stream is None else len(self._fused.stream.arena)
+        streamed = 0 if self._stream is None else len(self._stream.arena)
         return len(self.arena) + len(self._staging) + streamed
 
     @torch.no_grad()
@@ -144,7 +148,7 @@ class HostStates:
         """By weight: the gradients and the copies that are in the host's memory."""
         gradients: dict[Tensor, Tensor] = {}
         copies: dict[Tensor, Tensor] = {}
-        if (stream := self._fused.stream) is not None:
+        if (stream := self._stream) is not None:
             for number, layer in enumerate(self._fused.layers):
                 weights = [each.weights[0] for each in layer.matrices]
                 for shelf, found in ((stream.gradients, gradients), (stream.weights, copies)):
@@ -153,8 +157,8 @@ class HostStates:
         return gradients, copies
 
     def _settle(self) -> None:
-        if self._fused.stream is not None:
-            self._fused.stream.settle()
+        if self._stream is not None:
+            self._stream.settle()
 
     # --- what has to be done ------------------------------------------------------------------------------------------
 
