@@ -93,6 +93,7 @@ class Checkpointer:
         self._files: dict[str, TensorFile] = {}
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._staged: torch.cuda.Event | None = None
+        self._unwritten = False  # whether a save began since the last update
         self._run_dir = claim.run_dir
         self._known = KnownBest()
         self._unwritten_best: Best | None = None  # not in best.json yet
@@ -119,6 +120,7 @@ class Checkpointer:
         if not self._has_memory(step):
             return
         self._idle.clear()
+        self._unwritten = True
         if self._stream is None:
             self._stage()
         else:
@@ -132,10 +134,11 @@ class Checkpointer:
     def before_update(self) -> bool:
         """Call before the weights change. True if the copy is not done yet; then the card waits, not the host, unless
         the host's own memory is still being written."""
-        if self._at_home is not None and not self._idle.is_set():
-            self._staged = None
+        if self._at_home is not None and self._unwritten:
+            self._staged, self._unwritten = None, False
+            waits = not self._idle.is_set()
             self._idle.wait()
-            return True
+            return waits
         staged, self._staged = self._staged, None
         if staged is None or staged.query():
             return False

@@ -7,6 +7,7 @@ tensor up to a power of two.
 from __future__ import annotations
 
 import mmap
+import weakref
 from math import prod
 from pathlib import Path
 
@@ -44,6 +45,8 @@ class Arena:
 
     def pin(self, device: torch.device) -> None:
         self.pinned = device.type == "cuda" and len(self._bytes) > 0 and _pin(self._bytes)
+        if self.pinned:
+            weakref.finalize(self, _unpin, self._bytes.data_ptr()).atexit = False
 
     def empty(self, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """A tensor of this shape, with zeros."""
@@ -62,10 +65,6 @@ class Arena:
 
     def __len__(self) -> int:
         return len(self._bytes)
-
-    def __del__(self) -> None:
-        if getattr(self, "pinned", False):
-            torch.cuda.cudart().cudaHostUnregister(self._bytes.data_ptr())
 
 
 def place(size: int) -> int:
@@ -112,6 +111,10 @@ def _read(path: str) -> str:
 def _pin(memory: Tensor) -> bool:
     """Whether the system let us pin it. Without, copies take longer and cannot overlap with anything."""
     return int(torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.numel(), 0)) == 0
+
+
+def _unpin(address: int) -> None:
+    torch.cuda.cudart().cudaHostUnregister(address)
 
 
 def _too_little(size: int, free: int | None) -> UsageError:

@@ -69,7 +69,9 @@ class Stepper:
             return parts.release.norm
         if parts.host is not None:
             parts.host.bus.during("optimizer", step)
-            return parts.host.update(loss)
+            norm = parts.host.update(loss)
+            parts.host.bus.during("", step)  # an evaluation that waits for it is an evaluation
+            return norm
         parts.passes.finish()
         if parts.scaler.is_enabled():  # it only checks gradients, so a loss that is not finite is added to one
             gradient = self._parameters[0].grad
