@@ -7,7 +7,7 @@ update. Tokens are random. Each result is printed as soon as it is there.
 
     python bench/host_memory.py --model xl              # GPT-2 XL, 1.56B, in 12 GiB: four minutes on an H200
     python bench/host_memory.py --model 3b --steps 1    # with gradients and activations there, too
-    python bench/host_memory.py --model 7b --limit 16 --steps 1
+    python bench/host_memory.py --model 7b --limit 16 --steps 1 --tokens-per-step 65536 --no-unlimited --timeout 500
     python bench/host_memory.py --losses data/code      # the losses of 200 steps of 124M, three seeds, both ways
     python bench/host_memory.py --model tiny --steps 1 --device cpu     # a rehearsal (with TRITON_INTERPRET=1)
 """
@@ -47,6 +47,7 @@ from nanopace.train.loop.schedule import learning_rate
 from nanopace.train.models.gpt2 import GPT, ModelShape
 from nanopace.train.models.init_weights import InitOnDevice
 from nanopace.train.optim.optimizer import make_optimizer, set_learning_rate
+from nanopace.train.out_of_memory import waste_less
 from nanopace.train.plan.device import find_machine, limited
 
 MODELS = {  # layers, heads, width, vocabulary, context
@@ -156,6 +157,7 @@ def _measure(args: argparse.Namespace) -> None:
     size = (layers, width, vocabulary, context)
     machine = find_machine(args.device)
     on_card = machine.device.type == "cuda"
+    waste_less(machine.device)
     if args.way == "host" and on_card:
         machine = limited(machine, f"{args.limit:g}GiB")
     memory = machine.memory_gb or 1e9

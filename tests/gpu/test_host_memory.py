@@ -26,18 +26,28 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 HOST: dict[str, Value] = {**OURS, "memory": "host"}
 
 
-@pytest.mark.parametrize("recipe", ["gpt2", "fast"])
-@pytest.mark.parametrize("by_cores", [False, True])
+@pytest.mark.parametrize(
+    ("recipe", "memory", "by_cores"),
+    [
+        ("gpt2", "host", False),
+        ("gpt2", "host", True),
+        ("gpt2", "host_activations, host_weights", False),
+        ("gpt2", "host_activations, host_weights", True),
+        ("fast", "host", False),
+        ("fast", "host_activations, host_gradients", False),
+    ],
+)
 def test_it_learns_the_same(
     corpus: Path,  # noqa: F811
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     recipe: str,
+    memory: str,
     by_cores: bool,
 ) -> None:
     monkeypatch.setattr(HostStates, "_cores_are_faster", lambda _: by_cores)
     _, card = run(corpus, tmp_path / "card", **OURS, recipe=recipe, memory="")
-    _, host = run(corpus, tmp_path / "host", **HOST, recipe=recipe)
+    _, host = run(corpus, tmp_path / "host", **OURS, recipe=recipe, memory=memory)
     assert way(tmp_path / "host") == "fused"
     assert host.losses[0] == pytest.approx(card.losses[0], abs=1e-4)
     assert list(host.losses.values()) == pytest.approx(list(card.losses.values()), abs=0.02)
