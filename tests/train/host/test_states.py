@@ -17,7 +17,7 @@ from torch import Tensor
 from nanopace.config import TrainConfig
 from nanopace.train.host import states
 from nanopace.train.host.bus import Bus
-from nanopace.train.host.layers import layer_stream
+from nanopace.train.host.layers import LayerStream, layer_stream
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.models.recipes import block_matrices, new_model
 from nanopace.train.optim.optimizer import make_optimizer, optimizer_tensors
@@ -169,3 +169,21 @@ def test_what_is_in_the_host_s_memory(recipe: str) -> None:
     for name, each in optimizer_tensors(run.model, run.optimizer).items():
         assert holds(each) == (name.startswith(("exp_avg", "momentum")) and each.dim() == 2)
     assert run.host.arena.free == 0
+
+
+def test_while_a_layer_computes_the_next_one_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the backward pass of a step's second micro-batch; its first one begins with zeros."""
+    run = Trained("gpt2", 1.0, False, ("attention", "host_gradients", "host_activations", "host_weights"))
+    stream, backward, seen = run.fused.stream, FusedGPT._backward, []
+    assert isinstance(stream, LayerStream)
+
+    def watched(fused: FusedGPT, *arguments: Any) -> None:
+        inside = [{*shelf._inside} - {None} for shelf in (stream.weights, stream.gradients) if shelf is not None]
+        seen.append((*inside, {*stream._arriving}))
+        backward(fused, *arguments)
+
+    monkeypatch.setattr(FusedGPT, "_backward", watched)
+    for seed in (1, 2):
+        run.fused.gradients(*windows(seed))
+    assert seen[:3] == [({2, 1}, {2}, {1}), ({1, 0}, {1}, {0}), ({1, 0}, {0}, set())]
+    assert seen[3:] == [({2, 1}, {2, 1}, {1}), ({1, 0}, {1, 0}, {0}), ({1, 0}, {0}, set())]
