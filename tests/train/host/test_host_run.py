@@ -28,7 +28,7 @@ from ..conftest import TINY, Recorder
 if find_spec("triton") is None or torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("on a card, tests/gpu/test_host_memory.py", allow_module_level=True)
 
-pytestmark = pytest.mark.usefixtures("untraced", "ours")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("untraced", "ours")]
 KNOBS: dict[str, Value] = {
     **TINY,
     "n_layer": 1,

@@ -38,6 +38,7 @@ pytestmark = [
     pytest.mark.skipif(
         DEVICE.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1", reason="a card that torch cannot use"
     ),
+    pytest.mark.slow,
     pytest.mark.usefixtures("untraced"),
 ]
 
