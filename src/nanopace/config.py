@@ -11,7 +11,7 @@ from nanopace.errors import ConfigError
 from nanopace.knob import Effect, Knob, Part
 from nanopace.knob_values import ingredients, left_out, memory_bytes, memory_steps, step_of_which
 from nanopace.literals import Value, shown
-from nanopace.memory_ladder import keeps_gradients
+from nanopace.memory_ladder import keeps_gradients, on_host
 
 _V = TypeVar("_V", bound=Value)
 
@@ -294,7 +294,18 @@ class TrainConfig:
             )
         memory_bytes(self.memory_limit)
         step_of_which(self.which)
-        if not keeps_gradients(memory_steps(self.memory) or ()):
+        steps = memory_steps(self.memory) or ()
+        if on_host(steps) and {"averages", "gradients"} & set(steps):
+            raise ConfigError(
+                "memory=host cannot be combined with averages or gradients: host memory has room for both in full; "
+                "leave them out"
+            )
+        if "host_weights" in steps and self.fp8:
+            raise ConfigError(
+                "memory=host_weights and fp8=True cannot be combined: matrices in 8 bits stay on the card; use "
+                "fp8=False"
+            )
+        if not keeps_gradients(steps):
             self._check_release()
         object.__setattr__(self, "without", ",".join(left_out(self.recipe, self.without)))
         if self.recipe != "gpt2":

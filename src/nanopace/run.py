@@ -19,7 +19,7 @@ Origin = Literal["log", "config file", "flag", "inferred"]
 FactValue = bool | int | float | str
 
 Phase = Literal[
-    "data", "step", "optimizer", "evaluation", "checkpoint", "compile", "startup", "logging", "stall", "other"
+    "data", "step", "optimizer", "bus", "evaluation", "checkpoint", "compile", "startup", "logging", "stall", "other"
 ]
 Ending = Literal["finished", "interrupted", "out_of_memory", "diverged", "corrupted", "error"]
 RowLoss = Literal["step", "micro-batch", "smoothed"]  # of the whole step, its last micro-batch, or several steps

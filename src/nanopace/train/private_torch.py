@@ -6,8 +6,9 @@ from importing the compiler.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -93,3 +94,67 @@ def scaled_mm(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, *, fast: b
         a, b, scale_a=scale_a, scale_b=scale_b, out_dtype=torch.bfloat16, use_fast_accum=fast
     )
     return out
+
+
+def multiply_all(tensors: list[Tensor], factor: Tensor) -> None:
+    """Multiply all tensors by the same number in one launch, as torch clips gradients."""
+    if hasattr(torch, "_foreach_mul_"):
+        torch._foreach_mul_(tensors, factor)
+    else:
+        for each in tensors:
+            each.mul_(factor)
+
+
+def norms_of(tensors: list[Tensor]) -> list[Tensor]:
+    """The norm of each tensor, as torch computes them for the norm of all gradients."""
+    if hasattr(torch, "_foreach_norm"):
+        return list(torch._foreach_norm(tensors, 2.0))
+    return [torch.linalg.vector_norm(each) for each in tensors]
+
+
+def fused_adamw(
+    weight: Tensor,
+    gradient: Tensor,
+    average: Tensor,
+    square: Tensor,
+    count: Tensor,
+    group: Mapping[str, Any],
+    found_inf: Tensor | None,
+) -> None:
+    """AdamW in one kernel, as torch.optim.AdamW steps with fused=True, for any part of a weight. `count` includes this
+    step."""
+    beta1, beta2 = group["betas"]
+    torch._fused_adamw_(
+        [weight],
+        [gradient],
+        [average],
+        [square],
+        [],
+        [count],
+        lr=group["lr"],
+        beta1=beta1,
+        beta2=beta2,
+        weight_decay=group["weight_decay"],
+        eps=group["eps"],
+        amsgrad=False,
+        maximize=False,
+        grad_scale=None,
+        found_inf=found_inf,
+    )
+
+
+@cache
+def _cycles_per_s(device: torch.device) -> float:
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda._sleep(300_000_000)  # an idle card has to raise its clock first
+    begin.record()
+    torch.cuda._sleep(100_000_000)
+    end.record()
+    torch.cuda.synchronize(device)
+    return 1e8 / (float(begin.elapsed_time(end)) / 1000)
+
+
+def spin(seconds: float, device: torch.device) -> None:
+    """Keep the current stream busy for that long, by one thread that counts cycles. For benches: if the card lowers its
+    clock, it takes longer."""
+    torch.cuda._sleep(int(seconds * _cycles_per_s(device)))

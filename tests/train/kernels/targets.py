@@ -113,7 +113,7 @@ def _step(optimizer: torch.optim.Optimizer) -> None:
         optimizer.found_inf = found_inf
         optimizer.step()
     elif isinstance(optimizer, MuonAndAdamW):
-        for stack in optimizer._stacks:
+        for stack in optimizer.stacks:
             stack.step(1.0, 1.0, found_inf, replace(optimizer._settings, dtype=torch.bfloat16, kernels=True))
 
 

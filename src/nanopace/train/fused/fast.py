@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from nanopace.knob_values import ingredients
-from nanopace.train.fused.matrix import Matrix, weight_of
+from nanopace.train.fused.matrix import Away, Matrix, weight_of
 from nanopace.train.fused.model import Activations, Fused, Layer, Norm, SavedAttention, gradient_of, rows_of
 from nanopace.train.kernels.addmm import addmm_
 from nanopace.train.kernels.embedding import embed_norm, embed_norm_backward
@@ -42,7 +42,7 @@ class FusedFastGPT(Fused):
         super().__init__(model, steps, norm, relu2=relu2, cap=CAP if "soft_cap" in has else None)
         head_in_fp8 = "head" in fp8
         head = Matrix(weight_of(model.lm_head), fp8_forward=head_in_fp8, fp8_backward=head_in_fp8)
-        self._set_matrices(_layers(model, fp8), head)
+        self._set_matrices(_layers(model, fp8, self._away), head)
 
     def _embed(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         return embed_norm(tokens, self._tokens, self._positions)
@@ -121,7 +121,8 @@ class FusedFastGPT(Fused):
         return self._angles[length]
 
 
-def _layers(model: FastGPT, fp8: Collection[str]) -> list[Layer]:
+def _layers(model: FastGPT, fp8: Collection[str], away: Away | None) -> list[Layer]:
+    qkv, into = ("qkv" in fp8, "into" in fp8)
     has = ingredients(model.shape.recipe, model.shape.without)
     tables = cast(nn.ModuleList, model.transformer["wve"])
     table_of = value_tables(model.shape.n_layer) if "value_embeddings" in has else {}
@@ -130,10 +131,10 @@ def _layers(model: FastGPT, fp8: Collection[str]) -> list[Layer]:
         assert isinstance(block, FastBlock)
         layers.append(
             Layer(
-                Matrix(weight_of(block.attn.c_attn), fp8_forward="qkv" in fp8, fp8_backward="qkv" in fp8),
-                Matrix(weight_of(block.attn.c_proj)),
-                Matrix(weight_of(block.mlp.c_fc), fp8_forward="into" in fp8, fp8_backward="into" in fp8),
-                Matrix(weight_of(block.mlp.c_proj), fp8_backward="into" in fp8),
+                Matrix(weight_of(block.attn.c_attn), away=away, fp8_forward=qkv, fp8_backward=qkv),
+                Matrix(weight_of(block.attn.c_proj), away=away),
+                Matrix(weight_of(block.mlp.c_fc), away=away, fp8_forward=into, fp8_backward=into),
+                Matrix(weight_of(block.mlp.c_proj), away=away, fp8_backward=into),
                 weight_of(tables[table_of[number]]) if number in table_of else None,
                 block.attn.value_gate,
                 block.attn.own_share,

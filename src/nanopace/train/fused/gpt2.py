@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from nanopace.memory_ladder import keeps_gradients
-from nanopace.train.fused.matrix import Matrix, weight_of
+from nanopace.train.fused.matrix import Away, Matrix, weight_of
 from nanopace.train.fused.model import Activations, Fused, Layer, Norm, SavedAttention, gradient_of, rows_of
 from nanopace.train.fused.step_in_backward import share_gradients
 from nanopace.train.kernels.addmm import addmm_
@@ -37,7 +37,7 @@ class FusedGPT(Fused):
         if not keeps_gradients(steps):
             share_gradients(blocks)
         self._heads = model.shape.n_head
-        layers = [_layer(each, fp8) for each in blocks]
+        layers = [_layer(each, fp8, self._away) for each in blocks]
         head = Matrix(
             self._tokens,
             weight_of(model.transformer["ln_f"]),
@@ -90,11 +90,12 @@ def _backward_packed(grads: list[Tensor], matrix: Matrix, y: Tensor) -> Tensor:
     return d_y
 
 
-def _layer(block: nn.Module, fp8: Collection[str]) -> Layer:
+def _layer(block: nn.Module, fp8: Collection[str], away: Away | None) -> Layer:
     assert isinstance(block, Block)
+    attn, mlp, into = block.attn, block.mlp, "into" in fp8
     return Layer(
-        Matrix(weight_of(block.attn.c_attn), weight_of(block.ln_1), fp8_forward="qkv" in fp8),
-        Matrix(weight_of(block.attn.c_proj)),
-        Matrix(weight_of(block.mlp.c_fc), weight_of(block.ln_2), fp8_forward="into" in fp8, fp8_backward="into" in fp8),
-        Matrix(weight_of(block.mlp.c_proj), fp8_backward="into" in fp8),
+        Matrix(weight_of(attn.c_attn), weight_of(block.ln_1), away=away, fp8_forward="qkv" in fp8),
+        Matrix(weight_of(attn.c_proj), away=away),
+        Matrix(weight_of(mlp.c_fc), weight_of(block.ln_2), away=away, fp8_forward=into, fp8_backward=into),
+        Matrix(weight_of(mlp.c_proj), away=away, fp8_backward=into),
     )

@@ -10,7 +10,7 @@ import gc
 import math
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -105,7 +105,7 @@ class Loop:
         if parts.release is None:
             self._wait_for_copies(step)
         self._corruption.before_update(step)
-        norm = self._stepper.update(loss)
+        norm = self._stepper.update(step, loss)
         self._corruption.after_update()
         self._reports.add(step, loss, norm, rate)
         self._reports.report()
@@ -178,7 +178,8 @@ class Loop:
         self._clock.mark("logging", step)
         text: str | None = ""
         if parts.plan.ranks.first and tokenizer is not None:
-            text = attempt(lambda: write_sample(parts.model, tokenizer, self._config.seed))
+            with nullcontext() if parts.host is None else parts.host.model_on_host():
+                text = attempt(lambda: write_sample(parts.model, tokenizer, self._config.seed))
         if text is None:
             make_room(parts.plan.device)
             parts.ledger.append(NoteEvent(Message("step {step}: no sample, since memory is full", step=step), step))

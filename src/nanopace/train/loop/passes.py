@@ -117,6 +117,8 @@ class FusedPasses:
 
     def capture_graph(self, tokens: Tensor, targets: Tensor, count: int) -> str | None:
         self._graph = self._recorded = None
+        if tokens.device.type != "cuda" or self._model.stream is not None:
+            return None  # copies come and go in other streams
         launching, running = self._time(tokens, targets, count)
         if launching < _LAUNCH_BOUND * running:
             return None

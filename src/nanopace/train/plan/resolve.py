@@ -22,7 +22,7 @@ from nanopace.train.models.recipes import foreign_settings
 from nanopace.train.out_of_memory import waste_less
 from nanopace.train.plan.batch_sizes import pick_eval_batch
 from nanopace.train.plan.device import Machine, check_fp8, limited, pick_kernels
-from nanopace.train.plan.ladder import kept_steps, pick_steps
+from nanopace.train.plan.ladder import check_host, kept_steps, pick_steps
 from nanopace.train.plan.origin import check_which, find_pretrained, find_saved, fitted_settings, settings_of
 from nanopace.train.plan.resume_notes import notes_on, notes_on_bits
 from nanopace.train.plan.run_plan import Choice, RunPlan
@@ -112,7 +112,10 @@ def plan_run(
     saved = source if isinstance(source, Saved) else None
     micro_batch = config.batch_size if saved is None else _fitting_micro_batch(saved, config)
     kernels = Choice(*pick_kernels(config, shape, machine.device, ranks.size))
-    steps = kept_steps(saved, config, kernels.value) or pick_steps(config, shape, machine, kernels.value, micro_batch)
+    steps = Choice(
+        *(kept_steps(saved, config, kernels.value) or pick_steps(config, shape, machine, kernels.value, micro_batch))
+    )
+    check_host(config, shape, kernels, steps.value)
     return RunPlan(
         config=config,
         config_reasons=settings.reasons,
@@ -126,7 +129,7 @@ def plan_run(
         data_offset=0 if saved is None else int(saved.state.get("data_offset", 0)),
         micro_batch=micro_batch,
         kernels=kernels,
-        memory_steps=Choice(*steps),
+        memory_steps=steps,
         eval_batch=Choice(*pick_eval_batch(shape, config.batch_size, machine.device)),
         measured_tflops=_measured(config, machine),
     )
