@@ -134,6 +134,14 @@ def test_the_host_s_memory_needs_our_kernels_and_one_process(knobs: dict[str, Va
         check_host(config, shape, kernels, ())
 
 
+def test_what_is_in_the_host_s_memory_is_not_checked() -> None:
+    config = TrainConfig(check_every=10, deterministic=True)
+    fused = Choice("fused", "as on a card")
+    check_host(config, shape_of(config, "gelu"), fused, ("activation",))
+    with pytest.raises(ConfigError, match="memory=host and check_every cannot be combined"):
+        check_host(config, shape_of(config, "gelu"), fused, ("host",))
+
+
 def test_matrices_in_eight_bits_stay_on_the_card() -> None:
     with pytest.raises(ConfigError, match="memory=host_weights and fp8=True cannot be combined"):
         TrainConfig(memory="host_weights", fp8=True)
