@@ -78,6 +78,11 @@ def untraced() -> Iterator[None]:
         yield
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Many tests wait for processes, browsers and disks: another one can run meanwhile."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Most of the work is pytest's, which rewrites every assert. Our own modules run their first lines before that."""

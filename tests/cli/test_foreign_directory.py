@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -63,7 +64,7 @@ def test_no_process_imports_from_the_current_directory(tmp_path: Path, command: 
     )
     assert "a module of the directory" not in ran.stderr
     assert not [*here.glob("*.ran")]
-    assert ran.returncode == 0 or "is too short" in ran.stderr
+    assert ran.returncode == 0 or re.search("--budget .*(is too short|takes longer)", ran.stderr)  # on a busy machine
     assert len([*seen.iterdir()]) > 1  # this process and its children
 
 
