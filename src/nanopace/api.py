@@ -78,16 +78,13 @@ def diagnose(run: Run, *, price: float | str | Sequence[float | str] = (), co2: 
     With `price`, what it costs: 0.35 or "$2.49/h" for a GPU hour, "0.30 EUR/kWh" for electricity, or both in a list.
     `co2` is in grams per kWh.
     """
+    from nanopace.diagnosis.billing import billed
     from nanopace.diagnosis.diagnose import diagnose
+    from nanopace.price_text import shared_prices
 
     prices = [price] if isinstance(price, (float, int, str)) else price
-    if not prices and co2 is None:
-        return diagnose(run)
-    from nanopace.diagnosis.billing import billed
-    from nanopace.price_text import price_list, prices_of
-
-    listed = price_list([("", _written(each)) for each in prices], [] if co2 is None else [("", _written(co2))])
-    return billed(diagnose(run), prices_of(listed))
+    given = shared_prices(map(_written, prices), [] if co2 is None else [_written(co2)])
+    return billed(diagnose(run), given)
 
 
 def _written(amount: float | str) -> str:

@@ -63,7 +63,7 @@ def read_co2(text: str) -> float:
 def price_list(prices: Iterable[tuple[str, str]], co2: Iterable[tuple[str, str]] = ()) -> Mapping[str, Prices]:
     """The prices of each run or card, by its name. What is given under "" holds for all, unless it has its own.
 
-    Empty if none is given. One price for everybody is `price_list([("", "0.35")])`, and the only key is "".
+    Empty if none is given.
     """
     found: dict[str, dict[str, float]] = {}
     currency: str | None = None
@@ -86,6 +86,11 @@ def price_list(prices: Iterable[tuple[str, str]], co2: Iterable[tuple[str, str]]
 def prices_of(listed: Mapping[str, Prices], name: str = "") -> Prices | None:
     """The prices of a run or a card; None if none was given for it."""
     return listed.get(name, listed.get(""))
+
+
+def shared_prices(prices: Iterable[str], co2: Iterable[str] = ()) -> Prices | None:
+    """What holds for all runs; None if nothing is given."""
+    return prices_of(price_list([("", text) for text in prices], [("", text) for text in co2]))
 
 
 def _second(unit: Unit, text: str) -> UsageError:

@@ -33,7 +33,7 @@ def commands(log: str) -> list[list[str]]:
         (["--price=nan"], "--price nan: not a price; write 0.35, '$2.49/h' or '0.30 EUR/kWh'"),
         (["--price=cheap"], "--price cheap: not a price; write 0.35, '$2.49/h' or '0.30 EUR/kWh'"),
         (["--price=1/month"], "--price 1/month: not a price; write 0.35, '$2.49/h' or '0.30 EUR/kWh'"),
-        (["--price=1 XXX"], "--price 1 XXX: XXX is not a currency"),
+        (["--price=1 ABC"], "--price 1 ABC: ABC is not a currency"),
         (["--price=1", "--price=2/h"], "--price 2/h: there is already a price per GPU hour"),
         (["--price=1 EUR", "--price=1 USD/kWh"], "--price 1 USD/kWh: another price is in EUR"),
         (["--co2=lots"], "--co2 lots: not grams per kWh; write 380, or '0.38 kg/kWh'"),

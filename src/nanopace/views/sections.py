@@ -167,7 +167,7 @@ def _advice(report: Report) -> Section:
     for number, finding in enumerate(given, start=1):
         prefix = f"{number}. " if len(given) > 1 else ""
         blocks.append(Line((prefix, report.text(finding), " ", report.saving(finding)), hanging=len(prefix)))
-        cost = words.advice_cost(finding.code, finding.numbers)
-        if cost is not None:
-            blocks.append(Line((words.text("Trade-off: {cost}.", cost=cost),), indent=len(prefix)))
+        drawback = words.advice_cost(finding.code, finding.numbers)
+        if drawback is not None:
+            blocks.append(Line((words.text("Trade-off: {cost}.", cost=drawback),), indent=len(prefix)))
     return Section("advice", words.text("Advice"), blocks)

@@ -58,7 +58,7 @@ ADVICE_COST: Mapping[str, Sentence] = {
     "lower_eval_iters": say("the validation loss gets {noise_factor}x as noisy"),
     "lower_eval_iters_unknown": say("the validation loss gets {noise_factor}x as noisy"),
     "save_less_often": say("more training is lost if the run stops"),
-    "use_float16": say("none with nanoGPT: it turns on the gradient scaler float16 needs"),
+    "use_float16": say("none with nanoGPT, which turns on the gradient scaler that float16 needs"),
     "turn_on_compile": say("about a minute at the start"),
     "larger_micro_batch": say("more GPU memory"),
     "find_the_stall": say("an hour of investigation"),

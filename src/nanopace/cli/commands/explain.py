@@ -66,9 +66,9 @@ def run(args: argparse.Namespace) -> int:
 def _prices(args: argparse.Namespace) -> Prices | None:
     if not args.price and not args.co2:
         return None
-    from nanopace.price_text import price_list, prices_of
+    from nanopace.price_text import shared_prices
 
-    return prices_of(price_list([("", text) for text in args.price], [("", text) for text in args.co2]))
+    return shared_prices(args.price, args.co2)
 
 
 def _diagnosed(

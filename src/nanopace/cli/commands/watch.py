@@ -167,9 +167,9 @@ def _watch_file(args: argparse.Namespace, words: Words, complete: Callable[[Run]
 
 def _watch_on_a_page(args: argparse.Namespace, words: Words, settings: Settings, complete: Callable[[Run], Run]) -> int:
     """Show files until Ctrl-C. The output of a pipe or a command is passed on as without a page."""
-    from nanopace.price_text import price_list, prices_of
+    from nanopace.price_text import shared_prices
 
-    prices = prices_of(price_list([] if args.price is None else [("", args.price)]))
+    prices = shared_prices([] if args.price is None else [args.price])
     try:
         from nanopace.live.web.library import Library
         from nanopace.live.web.serve import listen, serve

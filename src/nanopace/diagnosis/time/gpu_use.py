@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from nanopace.diagnosis.result import Finding, Number, Verdict
+from nanopace.prices import JOULES_PER_KWH
 from nanopace.run import GpuUse, Run
 
 # Heat and a bad power supply slow down a card that could do more. A power limit is normal for most cards, and worth
 # reporting only if it is reached most of the time.
 _WORTH_A_WORD = 0.02
 _MOSTLY = 0.5
-_JOULES_PER_KWH = 3.6e6
 
 
 def at_power_limit(run: Run) -> bool:
@@ -51,6 +51,6 @@ def gpu_findings(run: Run, verdict: Verdict | None = None) -> list[Finding]:
         findings.append(Finding("throttled_power", numbers))
     if use.energy_kwh is not None:
         wall_s = ((run.wall_ms or 0.0) - sum(each.ms for each in run.spans if each.reason == "suspend")) / 1000
-        watts = use.energy_kwh * _JOULES_PER_KWH / wall_s if wall_s > 0 else None
+        watts = use.energy_kwh * JOULES_PER_KWH / wall_s if wall_s > 0 else None
         findings.append(Finding("energy", {"energy_kwh": use.energy_kwh, "mean_watts": watts}))
     return findings
