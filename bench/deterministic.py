@@ -172,7 +172,6 @@ def _attention(heads: int, width: int) -> Iterator[dict[str, Any]]:
     for name, attention in {**{each: TorchAttention() for each in ("cudnn", "flash", "efficient")}, **fixed}.items():
         _switch_on(name.split(",")[0])
         try:
-            out, sums = attention.forward(q, k, v)
             found = [attention.backward(*attention.forward(q, k, v), (q, k, v), d_out) for _ in range(4)]
             equal = all(_equal(found[0], other) for other in found[1:])
             wrong = max(
@@ -194,7 +193,6 @@ def _attention(heads: int, width: int) -> Iterator[dict[str, Any]]:
         }
         result |= {"both ms": both, "error": wrong, "same bits": equal}
         yield {**result, **({"failed": "bits differ"} if expected and not equal else {})}
-        del out, sums
 
 
 def _exact(q_k_v: Sequence[Tensor], d_out: Tensor) -> list[Tensor]:

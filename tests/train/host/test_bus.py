@@ -46,6 +46,8 @@ def test_what_is_waited_for_is_counted_and_bytes_in_both_directions() -> None:
     home, card = torch.ones(1 << 16), torch.zeros(1 << 16, device=DEVICE)
     bus.slow_down((1 << 18) / 0.05)
     bus.load([(home, card)])
+    if DEVICE.type == "cuda":
+        torch.cuda.synchronize()
     assert "bus" not in clock.totals  # nobody measures yet
     clock.mark("other", 0)
     bus.during("step", 3)
