@@ -20,6 +20,7 @@ UPDATE, REST = "update", "everything else"
 OURS = {
     "_cross_entropy": CROSS_ENTROPY,
     "_norm": NORMS,
+    "_attention": ATTENTION,
     "_gelu": ACTIVATION,
     "_relu2": ACTIVATION,
     "_qk_norm_rope": AROUND_ATTENTION,

@@ -33,6 +33,7 @@ from nanopace.knob_values import ingredients
 OWN = Path(__file__).resolve().parents[2] / "src/nanopace/train/kernels"
 MODULES = {
     "activation": ACTIVATION,
+    "attention": ATTENTION,
     "adamw": UPDATE,
     "head": CROSS_ENTROPY,
     "norm": NORMS,

@@ -17,10 +17,10 @@ from nanopace.errors import UsageError
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import MODEL, OPTIMIZER
 from nanopace.train.fused.attention import (
-    CUDNN_THEN_FLASH,
     FIXED_ORDER,
+    OURS,
     Attention,
-    attention_in_fixed_order,
+    attention_by,
     pick_fixed_order,
 )
 from nanopace.train.loop.loop import Loop
@@ -71,7 +71,7 @@ def attended(attention: Attention, heads: int, width: int, batch: int) -> tuple[
 def test_attention_in_a_fixed_order_is_attention(name: str, heads: int, width: int) -> None:
     for switch in ("cudnn", "flash", "mem_efficient", "math"):
         getattr(torch.backends.cuda, f"enable_{switch}_sdp")(switch.removeprefix("mem_") in (name, "math"))
-    attention = attention_in_fixed_order(name)
+    attention = attention_by(name, fixed_order=True)
     found, exact = attended(attention, heads, width, 4)
     for one, other in zip(found, exact, strict=True):
         assert float((one - other).norm() / other.norm()) < 0.01
@@ -82,7 +82,7 @@ def test_attention_in_a_fixed_order_is_attention(name: str, heads: int, width: i
 def test_the_rule_picks_the_fastest_that_takes_the_shape() -> None:
     shape = SHAPES["gpt2"]
     picked, said = pick_fixed_order(shape, CARD, torch.bfloat16, ours=True)
-    assert picked == CUDNN_THEN_FLASH
+    assert picked == OURS
     assert said == f"{picked}: the same bits every time"
     assert pick_fixed_order(shape, CARD, torch.bfloat16, ours=False)[0] == "flash"
     assert pick_fixed_order(shape, CARD, torch.float32, ours=True)[0] == "efficient"
@@ -105,7 +105,7 @@ def test_gradients_have_the_same_bits_every_time(recipe: str) -> None:
             weight.add_(torch.randn_like(weight), alpha=0.02)
     fp8 = products_by_rule(shape)[0] if has_fp8(CARD) else ()
     fused = FusedFastGPT(model, (), fp8) if isinstance(model, FastGPT) else FusedGPT(model, (), fp8)
-    fused.attention = attention_in_fixed_order(pick_fixed_order(shape, CARD, torch.bfloat16, ours=True)[0])
+    fused.attention = attention_by(pick_fixed_order(shape, CARD, torch.bfloat16, ours=True).kernel, fixed_order=True)
     windows = frequent_and_rare(32 * LENGTH).view(32, LENGTH)
     found: list[list[Tensor]] = []
     for _ in range(4):
@@ -128,7 +128,7 @@ def test_a_graph_has_the_same_bits_as_its_kernels_one_by_one(monkeypatch: pytest
     with CARD:
         model = new_model(shape)
     fused = FusedGPT(model)
-    fused.attention = attention_in_fixed_order(pick_fixed_order(shape, CARD, torch.bfloat16, ours=True)[0])
+    fused.attention = attention_by(pick_fixed_order(shape, CARD, torch.bfloat16, ours=True).kernel, fixed_order=True)
     passes = passes_module.FusedPasses(fused)
     windows = frequent_and_rare(4 * LENGTH).view(4, LENGTH)
     monkeypatch.setattr(passes_module, "_LAUNCH_BOUND", 0.0)

@@ -37,13 +37,14 @@ WHOLE: dict[str, Value] = {
 }
 SINGLE: dict[str, Value] = {"gradient_accumulation_steps": 1}
 SLOWLY: dict[str, Value] = {"learning_rate": 1e-4, "min_lr": 1e-5}  # two sequences per step, and a wide model
+SLOWER: dict[str, Value] = {"learning_rate": 2e-5, "min_lr": 2e-6}
 CASES: dict[str, tuple[dict[str, Value], int]] = {
     "124M": (SMALL, 40),
     "350M": ({"n_layer": 24, "n_head": 16, "n_embd": 1024}, 8),
     "774M": ({"n_layer": 36, "n_head": 20, "n_embd": 1280}, 2),
     "774M, one micro-batch": ({"n_layer": 36, "n_head": 20, "n_embd": 1280, **SINGLE}, 8),
     "1.0B, one micro-batch": ({"n_layer": 30, "n_head": 25, "n_embd": 1600, **SINGLE, **SLOWLY}, 2),
-    "1.0B, with the host's memory": ({"n_layer": 30, "n_head": 25, "n_embd": 1600, **SLOWLY}, 4),
+    "1.0B, with the host's memory": ({"n_layer": 30, "n_head": 25, "n_embd": 1600, **SLOWER}, 4),
     "124M fast": ({**SMALL, "recipe": "fast"}, 8),
     "124M fast, many": ({**SMALL, "recipe": "fast"}, 32),
     "124M fp8": ({**SMALL, "fp8": True}, 40),

@@ -55,20 +55,6 @@ def cudnn_attention(q: Tensor, k: Tensor, v: Tensor, scale: float | None) -> tup
     return out, sums
 
 
-def flash_attention_backward(
-    d_out: Tensor, q_k_v: Sequence[Tensor], out: Tensor, sums: Tensor, scale: float | None
-) -> tuple[Tensor, ...]:
-    """Flash attention's gradients of queries, keys and values. RuntimeError as above."""
-    backward = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_backward", None)
-    if backward is None:
-        raise RuntimeError("this torch has no flash attention")
-    q, k, v = q_k_v
-    unused = torch.empty(2, device=q.device, dtype=torch.uint64)  # dropout's random numbers, and there is none
-    shape = (None, None, q.size(2), k.size(2), 0.0, True, unused, unused)
-    found: tuple[Tensor, ...] = backward(d_out, q, k, v, out, sums.view(q.shape[:3]), *shape, scale=scale)
-    return found
-
-
 @contextmanager
 def deterministic_algorithms() -> Iterator[None]:
     """Inside, torch's operations give the same bits every time, or raise RuntimeError. Not torch's

@@ -12,6 +12,7 @@ import torch
 
 from nanopace.config import TrainConfig
 from nanopace.train.clock.clock import make_clock
+from nanopace.train.fused.attention import Picked
 from nanopace.train.kernels.fp8 import PRODUCTS, products_by_rule
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.plan import measure as measure_module
@@ -30,22 +31,28 @@ def test_rules_or_measurements(
         monkeypatch.setenv(name, "")  # so that it is undone
         monkeypatch.delenv(name)
     asked = list[str]()
-    monkeypatch.setattr(measure_module, "pick_attention", lambda *_: asked.append("attention") or "flash: measured")
+
+    def picked(*_: object, ours: bool) -> Picked:
+        asked.append("attention")
+        return Picked("cudnn", f"cudnn: measured, {ours}")
+
+    monkeypatch.setattr(measure_module, "pick_attention", picked)
     monkeypatch.setattr(measure_module, "pick_products", lambda *_: asked.append("products") or (("qkv",), "measured"))
-    monkeypatch.setattr(measure_module, "pick_fixed_order", lambda *_, ours: ("flash", f"flash: a rule, {ours}"))
+    monkeypatch.setattr(measure_module, "pick_fixed_order", lambda *_, ours: Picked("flash", f"a rule, {ours}"))
     monkeypatch.setattr(measure_module, "set_tf32", lambda _: "")
     config = TrainConfig(deterministic=deterministic, out_dir=str(tmp_path / "out"), fp8=True, compile=False)
     plan = plan_with(config, corpus, torch.device("cuda"))
     found = measure(plan, make_clock(CPU.device, time.monotonic()))
     if deterministic:
         assert asked == []
-        assert (found.attention_kernel, found.attention) == ("flash", "flash: a rule, False")
+        assert (found.attention_kernel, found.attention) == ("flash", "a rule, False")
         assert found.fp8.value == PRODUCTS
         assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
         assert os.environ["TORCHINDUCTOR_DETERMINISTIC"] == "1"
     else:
         assert asked == ["attention", "products"]
-        assert (found.attention_kernel, found.fp8.value) == ("", ("qkv",))
+        assert (found.attention_kernel, found.attention) == ("cudnn", "cudnn: measured, False")
+        assert found.fp8.value == ("qkv",)
         assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
 
 

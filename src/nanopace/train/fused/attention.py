@@ -3,9 +3,10 @@
 torch has several, and the fastest depends on card, head width, length and precision. Timing them takes seconds, mostly
 because their libraries have to load, so the result is stored for the next start.
 
+On Hopper cards there is also our own backward pass (kernels/attention.py), behind cuDNN's forward pass.
+
 With deterministic=True, every start has to pick the same ones, and gradients must not depend on the order of atomic
-additions, as cuDNN's do: so the choice is a rule, not a measurement. Forward passes have no such sums, so cuDNN, the
-fastest, can do those.
+additions, as cuDNN's do: so the choice is a rule, not a measurement.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -22,12 +23,7 @@ from torch.nn import functional
 from nanopace.errors import Message
 from nanopace.train.kernels.timing import card_ms
 from nanopace.train.models.gpt2 import ModelShape
-from nanopace.train.private_torch import (
-    cudnn_attention,
-    deterministic_algorithms,
-    flash_attention_backward,
-    gradients_of,
-)
+from nanopace.train.private_torch import cudnn_attention, deterministic_algorithms, gradients_of
 from nanopace.train.warm_start import recall, remember
 
 _SWITCHES = {
@@ -37,42 +33,61 @@ _SWITCHES = {
     "math": torch.backends.cuda.enable_math_sdp,
 }
 _TOPIC = "attention"
-_REMEMBERED = re.compile(r"(cudnn|flash|efficient) ([0-9]{1,6}\.[0-9]{2})")
+_REMEMBERED = re.compile(r"(cudnn and triton|cudnn|flash|efficient) ([0-9]{1,6}\.[0-9]{2})")
 _NONE = "none"  # of them takes the shape
 _TOKENS = 1 << 16  # per trial: enough to fill a card
-CUDNN_THEN_FLASH = "cudnn and flash"
-FIXED_ORDER = (CUDNN_THEN_FLASH, "flash", "efficient", "math")  # gradients with the same bits every time, fastest first
-_FORWARD = {CUDNN_THEN_FLASH: "cudnn"}
+OURS = "cudnn and triton"  # cuDNN's forward pass, our backward pass
+FIXED_ORDER = (OURS, "flash", "efficient", "math")  # gradients with the same bits every time, fastest first
+_FORWARD = {OURS: "cudnn"}
+_HOPPER = 9
 
 
-def pick_attention(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> str:
-    """Enable only the fastest kernel, and the plain one as its fallback; return the reason."""
+class Picked(NamedTuple):
+    """An attention kernel, and why."""
+
+    kernel: str
+    reason: str
+
+
+_ONLY_ONE = Picked("math", Message("torch's own choice: this device has only one kernel"))
+
+
+def pick_attention(
+    shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype, *, ours: bool
+) -> Picked:
+    """The fastest kernel. It is enabled, with the plain one as its fallback. `ours`: for passes of our own kernels."""
     if device.type != "cuda":
-        return Message("torch's own choice: this device has only one kernel")
-    question = _question(shape, batch_size, device, dtype)
+        return _ONLY_ONE
+    question = _question(shape, batch_size, device, dtype, ours=ours)
     known = _read(recall(_TOPIC, question))
-    times = _measured(shape, batch_size, device, dtype) if known is None else known
+    times = _measured(shape, batch_size, device, dtype, ours=ours) if known is None else known
     if known is None:
         remember(_TOPIC, question, ", ".join(f"{name} {ms:.2f}" for name, ms in times.items()) or _NONE)
-    _switch_on(next(iter(times), "math"), "math")
-    return _said(times) if known is None else Message("{reason}, measured earlier", reason=_said(times))
+    kernel, said = next(iter(times), "math"), _said(times)
+    _switch_on(kernel, "math")
+    return Picked(kernel, said if known is None else Message("{reason}, measured earlier", reason=said))
 
 
-def pick_fixed_order(shape: ModelShape, device: torch.device, dtype: torch.dtype, *, ours: bool) -> tuple[str, str]:
-    """The first kernel in FIXED_ORDER that takes this shape, and why; only that one is enabled. `ours`: for our own
-    kernels, which can use one for the forward and another for the backward pass."""
+def pick_fixed_order(shape: ModelShape, device: torch.device, dtype: torch.dtype, *, ours: bool) -> Picked:
+    """The first kernel in FIXED_ORDER that takes this shape. It is enabled, as above."""
     if device.type != "cuda":
-        return "math", Message("torch's own choice: this device has only one kernel")
-    usable = (name for name in FIXED_ORDER if ours or name != CUDNN_THEN_FLASH)
-    name = next(name for name in usable if name == "math" or _takes(name, shape, device, dtype))
-    _switch_on(_FORWARD.get(name, name), "math")
-    return name, Message("{kernel}: the same bits every time", kernel=name)
+        return _ONLY_ONE
+    usable = _usable(FIXED_ORDER, device, ours=ours)
+    kernel = next(name for name in usable if name == "math" or _takes(name, shape, device, dtype))
+    _switch_on(kernel, "math")
+    return Picked(kernel, Message("{kernel}: the same bits every time", kernel=kernel))
+
+
+def _usable(names: Sequence[str], device: torch.device, *, ours: bool) -> list[str]:
+    """Without our backward pass where it was never measured."""
+    hopper = torch.cuda.get_device_capability(device)[0] == _HOPPER
+    return [name for name in names if name != OURS or (ours and hopper)]
 
 
 def _takes(name: str, shape: ModelShape, device: torch.device, dtype: torch.dtype) -> bool:
-    _switch_on(_FORWARD.get(name, name))
+    _switch_on(name)
     try:
-        _trial(attention_in_fixed_order(name, shape.dropout), shape, 1, device, dtype)()
+        _trial(attention_by(name, shape.dropout, fixed_order=True), shape, 1, device, dtype)()
     except RuntimeError:
         return False
     return True
@@ -113,8 +128,8 @@ class TorchAttention:
             return gradients_of(q_k_v, out, d_out)
 
 
-class CudnnThenFlash:
-    """cuDNN's forward pass, and flash attention's backward pass in a fixed order. They share the softmax's sums."""
+class CudnnThenOurs:
+    """cuDNN's forward pass, and our backward pass, which needs the softmax's sums."""
 
     @torch.no_grad()
     def forward(self, q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> tuple[Tensor, Tensor | None]:
@@ -124,22 +139,32 @@ class CudnnThenFlash:
     def backward(
         self, out: Tensor, sums: Tensor | None, q_k_v: Sequence[Tensor], d_out: Tensor, scale: float | None = None
     ) -> tuple[Tensor, ...]:
+        from nanopace.train.kernels.attention import attention_backward  # needs Triton
+
         assert sums is not None
-        with deterministic_algorithms():
-            return flash_attention_backward(d_out, q_k_v, out, sums, scale)
+        return attention_backward(d_out, q_k_v, out, sums, out.size(-1) ** -0.5 if scale is None else scale)
 
 
-def attention_in_fixed_order(name: str, dropout: float = 0.0) -> Attention:
-    """What `pick_fixed_order` picked. With our own kernels there is no dropout."""
-    return CudnnThenFlash() if name == CUDNN_THEN_FLASH else TorchAttention(deterministic_algorithms, dropout)
+def attention_by(kernel: str, dropout: float = 0.0, *, fixed_order: bool) -> Attention:
+    """With what was picked. Passes of our own kernels have no dropout."""
+    if kernel == OURS:
+        return CudnnThenOurs()
+    return TorchAttention(deterministic_algorithms if fixed_order else nullcontext, dropout)
 
 
-def _question(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> str:
+def fastest_attention(shape: ModelShape, batch_size: int, device: torch.device) -> Attention:
+    """For benches: in bfloat16, with our own kernels."""
+    kernel, _ = pick_attention(shape, batch_size, device, torch.bfloat16, ours=True)
+    return attention_by(kernel, fixed_order=False)
+
+
+def _question(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype, *, ours: bool) -> str:
     """Everything the result depends on."""
     card = torch.cuda.get_device_name(device)
     heads = f"{shape.n_head} heads of {shape.n_embd // shape.n_head}"
     size = f"{batch_size} x {shape.block_size}, {heads}, {shape.dropout}"
-    return f"{card}, torch {torch.__version__}, {dtype}, {size}, in a graph"
+    passes = "our passes" if ours else "torch's passes"
+    return f"{card}, torch {torch.__version__}, {dtype}, {size}, in a graph, {passes}"
 
 
 def _read(written: str | None) -> dict[str, float] | None:
@@ -160,25 +185,28 @@ def _said(times: Mapping[str, float]) -> Message:
     return Message("{kernel}: {ms:.2f} ms per layer ({others})", kernel=best, ms=ms, others=listed)
 
 
-def _measured(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> dict[str, float]:
+def _measured(
+    shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype, *, ours: bool
+) -> dict[str, float]:
     """The time of each kernel that supports this shape, the fastest first."""
     times = {}
-    for name in ("cudnn", "flash", "efficient"):
+    for name in _usable((OURS, "cudnn", "flash", "efficient"), device, ours=ours):
         _switch_on(name)
-        milliseconds = _time(shape, batch_size, device, dtype)
+        milliseconds = _time(name, shape, batch_size, device, dtype)
         if milliseconds is not None:
             times[name] = milliseconds
     return dict(sorted(times.items(), key=lambda item: item[1]))
 
 
 def _switch_on(*kept: str) -> None:
+    torchs = {_FORWARD.get(name, name) for name in kept}
     for name, switch in _SWITCHES.items():
-        switch(name in kept)
+        switch(name in torchs)
 
 
-def _time(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> float | None:
+def _time(name: str, shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> float | None:
     """Forward and backward of one layer's attention in ms; None if this kernel does not support the shape."""
-    trial = _trial(TorchAttention(dropout=shape.dropout), shape, batch_size, device, dtype)
+    trial = _trial(attention_by(name, shape.dropout, fixed_order=False), shape, batch_size, device, dtype)
     try:
         return card_ms(trial, device)
     except RuntimeError:

@@ -20,23 +20,32 @@ from nanopace.train.warm_start import keep_compiled
 
 def measure(plan: RunPlan, clock: Clock) -> RunPlan:
     """The plan with these results, before anything is built. The clock counts the time it takes."""
-    config, device, dtype = plan.config, plan.device, getattr(torch, plan.config.dtype)
-    plan = replace(plan, tf32=set_tf32(plan.machine))
-    if config.deterministic:
-        _fix_libraries(device)
-        kernel, reason = pick_fixed_order(plan.shape, device, dtype, ours=plan.kernels.value == "fused")
-        plan = replace(plan, attention=reason, attention_kernel=kernel)
-    else:
-        plan = replace(plan, attention=pick_attention(plan.shape, config.batch_size, device, dtype))
+    plan = with_attention(replace(plan, tf32=set_tf32(plan.machine)))
     clock.mark("startup", 0, "trying attention kernels")
-    if config.compile:
+    if plan.config.compile:
         keep_compiled()
-    if config.fp8:
-        rows = config.batch_size * config.block_size
-        picked = products_by_rule(plan.shape) if config.deterministic else pick_products(plan.shape, rows, device)
-        plan = replace(plan, fp8=Choice(*picked))
+    if plan.config.fp8:
+        plan = with_products(plan)
         clock.mark("startup", 0, "trying products in 8 bits")
     return plan
+
+
+def with_attention(plan: RunPlan) -> RunPlan:
+    config, ours = plan.config, plan.kernels.value == "fused"
+    dtype = getattr(torch, config.dtype)
+    if config.deterministic:
+        _fix_libraries(plan.device)
+        picked = pick_fixed_order(plan.shape, plan.device, dtype, ours=ours)
+    else:
+        picked = pick_attention(plan.shape, config.batch_size, plan.device, dtype, ours=ours)
+    return replace(plan, attention=picked.reason, attention_kernel=picked.kernel)
+
+
+def with_products(plan: RunPlan) -> RunPlan:
+    """In 8 bits."""
+    config, rows = plan.config, plan.config.batch_size * plan.config.block_size
+    picked = products_by_rule(plan.shape) if config.deterministic else pick_products(plan.shape, rows, plan.device)
+    return replace(plan, fp8=Choice(*picked))
 
 
 def _fix_libraries(device: torch.device) -> None:
