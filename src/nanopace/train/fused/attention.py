@@ -72,16 +72,16 @@ def pick_fixed_order(shape: ModelShape, device: torch.device, dtype: torch.dtype
     """The first kernel in FIXED_ORDER that takes this shape. It is enabled, as above."""
     if device.type != "cuda":
         return _ONLY_ONE
-    usable = _usable(FIXED_ORDER, device, ours=ours)
+    usable = _usable(FIXED_ORDER, device, dtype, ours=ours)
     kernel = next(name for name in usable if name == "math" or _takes(name, shape, device, dtype))
     _switch_on(kernel, "math")
     return Picked(kernel, Message("{kernel}: the same bits every time", kernel=kernel))
 
 
-def _usable(names: Sequence[str], device: torch.device, *, ours: bool) -> list[str]:
+def _usable(names: Sequence[str], device: torch.device, dtype: torch.dtype, *, ours: bool) -> list[str]:
     """Without our backward pass where it was never measured."""
-    hopper = torch.cuda.get_device_capability(device)[0] == _HOPPER
-    return [name for name in names if name != OURS or (ours and hopper)]
+    measured = dtype == torch.bfloat16 and torch.cuda.get_device_capability(device)[0] == _HOPPER
+    return [name for name in names if name != OURS or (ours and measured)]
 
 
 def _takes(name: str, shape: ModelShape, device: torch.device, dtype: torch.dtype) -> bool:
@@ -190,7 +190,7 @@ def _measured(
 ) -> dict[str, float]:
     """The time of each kernel that supports this shape, the fastest first."""
     times = {}
-    for name in _usable((OURS, "cudnn", "flash", "efficient"), device, ours=ours):
+    for name in _usable((OURS, "cudnn", "flash", "efficient"), device, dtype, ours=ours):
         _switch_on(name)
         milliseconds = _time(name, shape, batch_size, device, dtype)
         if milliseconds is not None:

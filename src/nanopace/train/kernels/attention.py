@@ -34,7 +34,7 @@ class Tile(NamedTuple):
 # By width of a head, for queries and for keys: the fastest that we tried on an H200.
 TILES = {
     64: (Tile(64, 32, 4, 4), Tile(64, 32, 4, 4)),
-    128: (Tile(64, 32, 4, 3), Tile(64, 64, 4, 2)),
+    128: (Tile(64, 32, 4, 3), Tile(64, 32, 4, 4)),
 }
 
 
@@ -55,19 +55,19 @@ def attention_backward(
     logarithms of the softmax's sums (batch, heads, length). RuntimeError if it does not take the shape."""
     q, k, v = q_k_v
     batch, heads, length, head = q.shape
-    if head not in TILES or not q.stride() == k.stride() == v.stride() or q.stride(3) != 1:
+    if head not in TILES or q.stride() != v.stride() or not q.stride(3) == k.stride(3) == 1:
         raise RuntimeError("no kernel for this shape")
     d_out, out = (each if each.stride(3) == 1 else each.contiguous() for each in (d_out, out))
     sums = sums.reshape(batch, heads, length)
     d_q, d_k, d_v = (torch.empty_like(out) for _ in range(3))
     dots = torch.empty_like(sums)
-    shape = (*q.stride()[:3], *out.stride()[:3], *d_out.stride()[:3], heads, length, scale)
+    strides = [stride for each in (q, k, out, d_out) for stride in each.stride()[:3]]
     queries, keys = TILES[head]
     _attention_backward_queries[(triton.cdiv(length, queries.own) * batch * heads,)](
-        q, k, v, d_out, sums, out, dots, d_q, *shape, HEAD=head, **queries.options(length)
+        q, k, v, d_out, sums, out, dots, d_q, *strides, heads, length, scale, HEAD=head, **queries.options(length)
     )
     _attention_backward_keys[(triton.cdiv(length, keys.own) * batch * heads,)](
-        q, k, v, d_out, sums, dots, d_k, d_v, *shape, HEAD=head, **keys.options(length)
+        q, k, v, d_out, sums, dots, d_k, d_v, *strides, heads, length, scale, HEAD=head, **keys.options(length)
     )
     return d_q, d_k, d_v
 
@@ -90,7 +90,8 @@ def _store_rows(at, rows, row, of_row, length, HEAD: tl.constexpr):
 @triton.jit
 def _attention_backward_queries(
     q, k, v, d_out, sums, out, dots, d_q,
-    in_sequence, in_head, in_token, out_sequence, out_head, out_token, d_sequence, d_head, d_token,
+    in_sequence, in_head, in_token, k_sequence, k_head, k_token,
+    out_sequence, out_head, out_token, d_sequence, d_head, d_token,
     heads, length, scale,
     HEAD: tl.constexpr, OWN: tl.constexpr, OTHERS: tl.constexpr, STAGES: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
@@ -99,7 +100,8 @@ def _attention_backward_queries(
     first = (blocks - 1 - tl.program_id(0) % blocks) * OWN  # the longest ones first
     number = tl.program_id(0).to(tl.int64) // blocks
     sequence, head = number // heads, number % heads
-    inside, at_out = sequence * in_sequence + head * in_head, sequence * out_sequence + head * out_head
+    inside, at_k = sequence * in_sequence + head * in_head, sequence * k_sequence + head * k_head
+    at_out = sequence * out_sequence + head * out_head
     row = first + tl.arange(0, OWN)
     queries = _rows(q + inside, row, in_token, length, HEAD, EVEN)
     d_rows = _rows(d_out + sequence * d_sequence + head * d_head, row, d_token, length, HEAD, EVEN)
@@ -114,7 +116,7 @@ def _attention_backward_queries(
         end = tl.minimum(first + OWN, length) if part else diagonal
         for other in tl.range(begin, end, OTHERS, num_stages=STAGES):
             column = other + tl.arange(0, OTHERS)
-            keys = _rows(k + inside, column, in_token, length, HEAD, EVEN)
+            keys = _rows(k + at_k, column, k_token, length, HEAD, EVEN)
             values = _rows(v + inside, column, in_token, length, HEAD, EVEN)
             probability = tl.exp2(tl.dot(queries, tl.trans(keys)) * (scale * _LOG2_E) - log_sum[:, None])
             if part:
@@ -127,7 +129,8 @@ def _attention_backward_queries(
 @triton.jit
 def _attention_backward_keys(
     q, k, v, d_out, sums, dots, d_k, d_v,
-    in_sequence, in_head, in_token, out_sequence, out_head, out_token, d_sequence, d_head, d_token,
+    in_sequence, in_head, in_token, k_sequence, k_head, k_token,
+    out_sequence, out_head, out_token, d_sequence, d_head, d_token,
     heads, length, scale,
     HEAD: tl.constexpr, OWN: tl.constexpr, OTHERS: tl.constexpr, STAGES: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
@@ -136,10 +139,11 @@ def _attention_backward_keys(
     first = tl.program_id(0) % blocks * OWN
     number = tl.program_id(0).to(tl.int64) // blocks
     sequence, head = number // heads, number % heads
-    inside, at_d_out = sequence * in_sequence + head * in_head, sequence * d_sequence + head * d_head
+    inside, at_k = sequence * in_sequence + head * in_head, sequence * k_sequence + head * k_head
+    at_d_out = sequence * d_sequence + head * d_head
     at_sums = number * length
     row = first + tl.arange(0, OWN)
-    keys = _rows(k + inside, row, in_token, length, HEAD, EVEN)
+    keys = _rows(k + at_k, row, k_token, length, HEAD, EVEN)
     values = _rows(v + inside, row, in_token, length, HEAD, EVEN)
     of_keys, of_values = tl.zeros((OWN, HEAD), tl.float32), tl.zeros((OWN, HEAD), tl.float32)
     behind = tl.cdiv(first + OWN, OTHERS) * OTHERS
