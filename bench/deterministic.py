@@ -320,7 +320,7 @@ def _speed(recipe: str) -> Iterator[dict[str, Any]]:
         return kernel
 
     def without() -> str:
-        kernel, reason = pick_attention(shape, BATCH, device, torch.bfloat16, ours=False)
+        kernel, reason = pick_attention(shape, BATCH, device, torch.bfloat16)
         fused.attention = attention_by(kernel, fixed_order=False)
         return reason
 

@@ -23,7 +23,7 @@ from nanopace.config import TrainConfig
 from nanopace.corpus.prepare.prepare import ensure
 from nanopace.corpus.shards.corpus import open_corpus
 from nanopace.corpus.shards.order import Order
-from nanopace.train.fused.attention import fastest_attention
+from nanopace.train.fused.attention import pick_attention
 from nanopace.train.fused.gpt2 import FusedGPT
 from nanopace.train.kernels.fp8 import FP8, PRODUCTS, Fp8Weight, pick_products
 from nanopace.train.kernels.norm import layer_norm
@@ -100,6 +100,7 @@ def _losses(ways: Sequence[tuple[str, ...]]) -> None:
     shape = ModelShape(n_layer=12, n_head=12, n_embd=768, vocab_size=vocab, block_size=LENGTH)
     windows = torch.empty((STEPS * BATCH, LENGTH + 1), dtype=torch.int32)
     corpus.train.gather(Order(corpus.train, LENGTH, 1337).starts(0, len(windows)), LENGTH + 1, windows.numpy())
+    pick_attention(shape, BATCH, DEVICE, torch.bfloat16)
     print(f"the trainer would choose {pick_products(shape, BATCH * LENGTH, DEVICE)[1]}")
     for fp8 in ways:
         step_ms, loss = _trained(shape, fp8, windows.view(STEPS, BATCH, LENGTH + 1))
@@ -115,7 +116,6 @@ def _trained(shape: ModelShape, fp8: tuple[str, ...], windows: Tensor) -> tuple[
     torch.manual_seed(1337)
     model = GPT(shape).to(DEVICE)
     fused = FusedGPT(model, fp8=fp8)
-    fused.attention = fastest_attention(shape, BATCH, DEVICE)
     optimizer = make_optimizer(model, config, DEVICE)
     _gradients(fused, windows[0])  # compiles the kernels
     fused.zero_grad()

@@ -37,7 +37,7 @@ from nanopace.hardware.memory import GIB, climb, climb_with_host, fused_peak_byt
 from nanopace.knob_values import memory_steps
 from nanopace.train.checkpoint.rng_state import seed_everything
 from nanopace.train.clock.clock import make_clock
-from nanopace.train.fused.attention import fastest_attention
+from nanopace.train.fused.attention import pick_attention
 from nanopace.train.fused.gpt2 import FusedGPT
 from nanopace.train.host.bus import Bus
 from nanopace.train.host.layers import layer_stream
@@ -171,14 +171,13 @@ def _measure(args: argparse.Namespace) -> None:
         return
     batch = 1 << fitting.bit_length() - 1
     shape = ModelShape(n_layer=layers, n_head=heads, n_embd=width, vocab_size=vocabulary, block_size=context)
-    attention = fastest_attention(shape, batch, machine.device)
     if on_card:
+        pick_attention(shape, batch, machine.device, torch.bfloat16)
         torch.cuda.empty_cache()
     begin = time.monotonic()
     clock = make_clock(machine.device, begin)
     bus = Bus(machine.device, clock)
     trainer = _trainer(shape, steps, bus, TrainConfig(learning_rate=1e-4, min_lr=1e-5), batch)
-    trainer.fused.attention = attention
     count = max(1, args.tokens_per_step // (batch * context))
     tokens = torch.randint(0, vocabulary, (count, batch, context + 1), device=machine.device)
     trainer.passes(tokens[0, :, :-1].contiguous(), tokens[0, :, 1:].contiguous(), count)

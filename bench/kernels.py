@@ -68,8 +68,9 @@ def measure(recipe: str, batch: int | None) -> Measured:
 
 def trainer_of(config: TrainConfig, device: Any) -> tuple[Any, Any]:
     """A model with our kernels, and its optimizer."""
+    import torch
 
-    from nanopace.train.fused.attention import fastest_attention
+    from nanopace.train.fused.attention import pick_attention
     from nanopace.train.fused.fast import FusedFastGPT
     from nanopace.train.fused.gpt2 import FusedGPT
     from nanopace.train.models.fast import FastGPT
@@ -79,10 +80,10 @@ def trainer_of(config: TrainConfig, device: Any) -> tuple[Any, Any]:
 
     sizes = {"n_layer": config.n_layer, "n_head": config.n_head, "n_embd": config.n_embd}
     shape = ModelShape(**sizes, vocab_size=VOCAB, block_size=LENGTH, recipe=config.recipe)
+    pick_attention(shape, config.batch_size, device, torch.bfloat16)
     with device:
         model = new_model(shape)
     fused = FusedFastGPT(model) if isinstance(model, FastGPT) else FusedGPT(model)
-    fused.attention = fastest_attention(shape, config.batch_size, device)
     return fused, make_optimizer(model, config, device)
 
 

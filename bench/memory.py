@@ -25,7 +25,7 @@ from nanogpt import Knobs, nanogpt_peak, write_zipf_tokens
 from nanopace.config import TrainConfig
 from nanopace.hardware.memory import GIB, fused_peak_bytes
 from nanopace.memory_ladder import MEMORY_STEPS, keeps_gradients
-from nanopace.train.fused.attention import fastest_attention
+from nanopace.train.fused.attention import pick_attention
 from nanopace.train.fused.gpt2 import FusedGPT
 from nanopace.train.fused.step_in_backward import StepInBackward
 from nanopace.train.loop.passes import FusedPasses
@@ -97,7 +97,7 @@ def _table(points: list[tuple[str, int, int]], most: float, micro_batches: int =
 
 def _measure(shape: ModelShape, batch: int, steps: tuple[str, ...], micro_batches: int) -> tuple[int, float]:
     """The peak in bytes, and tokens per second."""
-    attention = fastest_attention(shape, batch, DEVICE)
+    pick_attention(shape, batch, DEVICE, torch.bfloat16)
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(DEVICE)
     with DEVICE:
@@ -105,7 +105,6 @@ def _measure(shape: ModelShape, batch: int, steps: tuple[str, ...], micro_batche
         tokens = torch.randint(0, VOCAB, (batch, LENGTH + 1))
     released = not keeps_gradients(steps)
     fused = FusedGPT(model, steps)
-    fused.attention = attention
     optimizer = make_optimizer(model, TrainConfig(), DEVICE, steps)
     if released:
         fused.release = StepInBackward(optimizer, CLIP, DEVICE)

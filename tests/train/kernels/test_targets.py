@@ -36,11 +36,10 @@ def test_every_kernel_is_compiled_for_a_geforce_card_and_fits(tmp_path: Path) ->
     on_hopper = [each for each in kernels if each["generation"] == 90]
     assert {each["kernel"].split(".")[0] for each in on_hopper} == {"attention"}
     assert all("wgmma" in each["later"] for each in on_hopper)
+    assert [each for each in kernels if each["spilled"]] == []
     kernels = [each for each in kernels if each not in on_hopper]
     assert [each for each in kernels if each["shared"] > MOST_SHARED] == []
     assert [each for each in kernels if each["later"]] == []
-    assert [each for each in kernels if each["spilled"]] == []
-    assert all(each["spilled"] <= 128 for each in on_hopper)  # a few bytes are cheaper than smaller tiles
     pipelined = [each for each in kernels if each["options"].get("STAGES", 1) > 1]
     row = 4096 * 2  # bytes
     assert pipelined

@@ -32,9 +32,9 @@ def test_rules_or_measurements(
         monkeypatch.delenv(name)
     asked = list[str]()
 
-    def picked(*_: object, ours: bool) -> Picked:
+    def picked(*_: object) -> Picked:
         asked.append("attention")
-        return Picked("cudnn", f"cudnn: measured, {ours}")
+        return Picked("cudnn", "cudnn: measured")
 
     monkeypatch.setattr(measure_module, "pick_attention", picked)
     monkeypatch.setattr(measure_module, "pick_products", lambda *_: asked.append("products") or (("qkv",), "measured"))
@@ -51,7 +51,7 @@ def test_rules_or_measurements(
         assert os.environ["TORCHINDUCTOR_DETERMINISTIC"] == "1"
     else:
         assert asked == ["attention", "products"]
-        assert (found.attention_kernel, found.attention) == ("cudnn", "cudnn: measured, False")
+        assert (found.attention_kernel, found.attention) == ("cudnn", "cudnn: measured")
         assert found.fp8.value == ("qkv",)
         assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
 

@@ -3,10 +3,9 @@
 torch has several, and the fastest depends on card, head width, length and precision. Timing them takes seconds, mostly
 because their libraries have to load, so the result is stored for the next start.
 
-On Hopper cards there is also our own backward pass (kernels/attention.py), behind cuDNN's forward pass.
-
-With deterministic=True, every start has to pick the same ones, and gradients must not depend on the order of atomic
-additions, as cuDNN's do: so the choice is a rule, not a measurement.
+With deterministic=True, every start has to pick the same one, and gradients must not depend on the order of atomic
+additions, as cuDNN's do. So the choice is a rule, not a measurement; and on Hopper cards, the backward pass is our own
+(kernels/attention.py), behind cuDNN's forward pass.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _SWITCHES = {
     "math": torch.backends.cuda.enable_math_sdp,
 }
 _TOPIC = "attention"
-_REMEMBERED = re.compile(r"(cudnn and triton|cudnn|flash|efficient) ([0-9]{1,6}\.[0-9]{2})")
+_REMEMBERED = re.compile(r"(cudnn|flash|efficient) ([0-9]{1,6}\.[0-9]{2})")
 _NONE = "none"  # of them takes the shape
 _TOKENS = 1 << 16  # per trial: enough to fill a card
 OURS = "cudnn and triton"  # cuDNN's forward pass, our backward pass
@@ -52,15 +51,13 @@ class Picked(NamedTuple):
 _ONLY_ONE = Picked("math", Message("torch's own choice: this device has only one kernel"))
 
 
-def pick_attention(
-    shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype, *, ours: bool
-) -> Picked:
-    """The fastest kernel. It is enabled, with the plain one as its fallback. `ours`: for passes of our own kernels."""
+def pick_attention(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> Picked:
+    """The fastest of torch's kernels. It is enabled, with the plain one as its fallback."""
     if device.type != "cuda":
         return _ONLY_ONE
-    question = _question(shape, batch_size, device, dtype, ours=ours)
+    question = _question(shape, batch_size, device, dtype)
     known = _read(recall(_TOPIC, question))
-    times = _measured(shape, batch_size, device, dtype, ours=ours) if known is None else known
+    times = _measured(shape, batch_size, device, dtype) if known is None else known
     if known is None:
         remember(_TOPIC, question, ", ".join(f"{name} {ms:.2f}" for name, ms in times.items()) or _NONE)
     kernel, said = next(iter(times), "math"), _said(times)
@@ -69,19 +66,15 @@ def pick_attention(
 
 
 def pick_fixed_order(shape: ModelShape, device: torch.device, dtype: torch.dtype, *, ours: bool) -> Picked:
-    """The first kernel in FIXED_ORDER that takes this shape. It is enabled, as above."""
+    """The first kernel in FIXED_ORDER that takes this shape. It is enabled, as above. `ours`: for passes of our own
+    kernels, which can use our backward pass; it was measured on Hopper cards only."""
     if device.type != "cuda":
         return _ONLY_ONE
-    usable = _usable(FIXED_ORDER, device, dtype, ours=ours)
+    ours = ours and dtype == torch.bfloat16 and torch.cuda.get_device_capability(device)[0] == _HOPPER
+    usable = FIXED_ORDER if ours else FIXED_ORDER[1:]
     kernel = next(name for name in usable if name == "math" or _takes(name, shape, device, dtype))
     _switch_on(kernel, "math")
     return Picked(kernel, Message("{kernel}: the same bits every time", kernel=kernel))
-
-
-def _usable(names: Sequence[str], device: torch.device, dtype: torch.dtype, *, ours: bool) -> list[str]:
-    """Without our backward pass where it was never measured."""
-    measured = dtype == torch.bfloat16 and torch.cuda.get_device_capability(device)[0] == _HOPPER
-    return [name for name in names if name != OURS or (ours and measured)]
 
 
 def _takes(name: str, shape: ModelShape, device: torch.device, dtype: torch.dtype) -> bool:
@@ -152,19 +145,12 @@ def attention_by(kernel: str, dropout: float = 0.0, *, fixed_order: bool) -> Att
     return TorchAttention(deterministic_algorithms if fixed_order else nullcontext, dropout)
 
 
-def fastest_attention(shape: ModelShape, batch_size: int, device: torch.device) -> Attention:
-    """For benches: in bfloat16, with our own kernels."""
-    kernel, _ = pick_attention(shape, batch_size, device, torch.bfloat16, ours=True)
-    return attention_by(kernel, fixed_order=False)
-
-
-def _question(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype, *, ours: bool) -> str:
+def _question(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> str:
     """Everything the result depends on."""
     card = torch.cuda.get_device_name(device)
     heads = f"{shape.n_head} heads of {shape.n_embd // shape.n_head}"
     size = f"{batch_size} x {shape.block_size}, {heads}, {shape.dropout}"
-    passes = "our passes" if ours else "torch's passes"
-    return f"{card}, torch {torch.__version__}, {dtype}, {size}, in a graph, {passes}"
+    return f"{card}, torch {torch.__version__}, {dtype}, {size}, in a graph"
 
 
 def _read(written: str | None) -> dict[str, float] | None:
@@ -185,14 +171,12 @@ def _said(times: Mapping[str, float]) -> Message:
     return Message("{kernel}: {ms:.2f} ms per layer ({others})", kernel=best, ms=ms, others=listed)
 
 
-def _measured(
-    shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype, *, ours: bool
-) -> dict[str, float]:
+def _measured(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> dict[str, float]:
     """The time of each kernel that supports this shape, the fastest first."""
     times = {}
-    for name in _usable((OURS, "cudnn", "flash", "efficient"), device, dtype, ours=ours):
+    for name in ("cudnn", "flash", "efficient"):
         _switch_on(name)
-        milliseconds = _time(name, shape, batch_size, device, dtype)
+        milliseconds = _time(shape, batch_size, device, dtype)
         if milliseconds is not None:
             times[name] = milliseconds
     return dict(sorted(times.items(), key=lambda item: item[1]))
@@ -204,9 +188,9 @@ def _switch_on(*kept: str) -> None:
         switch(name in torchs)
 
 
-def _time(name: str, shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> float | None:
+def _time(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> float | None:
     """Forward and backward of one layer's attention in ms; None if this kernel does not support the shape."""
-    trial = _trial(attention_by(name, shape.dropout, fixed_order=False), shape, batch_size, device, dtype)
+    trial = _trial(TorchAttention(dropout=shape.dropout), shape, batch_size, device, dtype)
     try:
         return card_ms(trial, device)
     except RuntimeError:

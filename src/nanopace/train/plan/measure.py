@@ -31,13 +31,12 @@ def measure(plan: RunPlan, clock: Clock) -> RunPlan:
 
 
 def with_attention(plan: RunPlan) -> RunPlan:
-    config, ours = plan.config, plan.kernels.value == "fused"
-    dtype = getattr(torch, config.dtype)
+    config, dtype = plan.config, getattr(torch, plan.config.dtype)
     if config.deterministic:
         _fix_libraries(plan.device)
-        picked = pick_fixed_order(plan.shape, plan.device, dtype, ours=ours)
+        picked = pick_fixed_order(plan.shape, plan.device, dtype, ours=plan.kernels.value == "fused")
     else:
-        picked = pick_attention(plan.shape, config.batch_size, plan.device, dtype, ours=ours)
+        picked = pick_attention(plan.shape, config.batch_size, plan.device, dtype)
     return replace(plan, attention=picked.reason, attention_kernel=picked.kernel)
 
 
