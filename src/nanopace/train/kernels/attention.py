@@ -82,6 +82,14 @@ def _rows(at, row, of_row, length, HEAD: tl.constexpr, EVEN: tl.constexpr):
 
 
 @triton.jit
+def _numbers(at, row, length, EVEN: tl.constexpr):
+    """One per row."""
+    if EVEN:
+        return tl.load(at + row)
+    return tl.load(at + row, row < length, 0.0)
+
+
+@triton.jit
 def _store_rows(at, rows, row, of_row, length, HEAD: tl.constexpr):
     at += row[:, None] * of_row + tl.arange(0, HEAD)[None, :]
     tl.store(at, rows.to(at.dtype.element_ty), (row < length)[:, None])
@@ -106,10 +114,9 @@ def _attention_backward_queries(
     queries = _rows(q + inside, row, in_token, length, HEAD, EVEN)
     d_rows = _rows(d_out + sequence * d_sequence + head * d_head, row, d_token, length, HEAD, EVEN)
     rows = _rows(out + at_out, row, out_token, length, HEAD, EVEN)
-    at = number * length + row
     dot = tl.sum(rows.to(tl.float32) * d_rows.to(tl.float32), 1)
-    tl.store(dots + at, dot, row < length)
-    log_sum = tl.load(sums + at, row < length, float("inf")) * _LOG2_E
+    tl.store(dots + number * length + row, dot, row < length)
+    log_sum = _numbers(sums + number * length, row, length, EVEN) * _LOG2_E
     found, diagonal = tl.zeros((OWN, HEAD), tl.float32), first // OTHERS * OTHERS
     for part in tl.static_range(2):  # keys that all of these queries see, then those that some of them see
         begin = diagonal if part else 0
@@ -154,11 +161,8 @@ def _attention_backward_keys(
             column = other + tl.arange(0, OTHERS)
             queries = _rows(q + inside, column, in_token, length, HEAD, EVEN)
             d_rows = _rows(d_out + at_d_out, column, d_token, length, HEAD, EVEN)
-            if EVEN:
-                log_sum, dot = tl.load(sums + at_sums + column), tl.load(dots + at_sums + column)
-            else:
-                log_sum = tl.load(sums + at_sums + column, column < length, float("inf"))
-                dot = tl.load(dots + at_sums + column, column < length, 0.0)
+            log_sum = _numbers(sums + at_sums, column, length, EVEN)
+            dot = _numbers(dots + at_sums, column, length, EVEN)
             probability = tl.exp2(tl.dot(keys, tl.trans(queries)) * (scale * _LOG2_E) - (log_sum * _LOG2_E)[None, :])
             if part == 0:
                 probability = tl.where(column[None, :] >= row[:, None], probability, 0.0)
