@@ -20,6 +20,7 @@ UPDATE, REST = "update", "everything else"
 OURS = {
     "_cross_entropy": CROSS_ENTROPY,
     "_norm": NORMS,
+    "_attention": ATTENTION,
     "_gelu": ACTIVATION,
     "_relu2": ACTIVATION,
     "_qk_norm_rope": AROUND_ATTENTION,
@@ -30,6 +31,7 @@ OURS = {
     "_adamw": UPDATE,
     "_muon": UPDATE,
     "_quantize": UPDATE,
+    "_checksum": UPDATE,
 }
 # Parts of other kernels' names. Attention first: some of its kernels are built with cutlass, too.
 OTHERS = {

@@ -36,9 +36,7 @@ from nanopace.knob_values import INGREDIENTS, memory_steps
 from nanopace.memory_ladder import keeps_gradients
 from nanopace.train.checkpoint.lock import Claim
 from nanopace.train.checkpoint.rng_state import seed_everything
-from nanopace.train.fused.attention import pick_attention
 from nanopace.train.fused.step_in_backward import StepInBackward
-from nanopace.train.kernels.fp8 import pick_products
 from nanopace.train.loop.evaluate import Evaluator
 from nanopace.train.loop.passes import FusedPasses, Passes, PlainPasses
 from nanopace.train.loop.schedule import learning_rate
@@ -46,6 +44,7 @@ from nanopace.train.models.recipes import new_model, recipe_defaults, shape_defa
 from nanopace.train.optim.optimizer import make_optimizer, set_learning_rate
 from nanopace.train.parallel import parallelize
 from nanopace.train.plan.device import autocast, find_machine
+from nanopace.train.plan.measure import with_attention, with_products
 from nanopace.train.plan.resolve import plan_run
 from nanopace.train.plan.run_plan import Choice
 from nanopace.train.plan.settings import Settings, shape_of
@@ -87,16 +86,14 @@ def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> d
     knobs = {**defaults, **recipe_defaults(recipe, int(knobs["max_iters"])), **knobs}
     config = TrainConfig(**knobs)  # type: ignore[arg-type]
     shape = shape_of(config, "gelu")
-    pick_attention(shape, config.batch_size, machine.device, getattr(torch, config.dtype))
     seed_everything(config.seed)
     with machine.device:
         model = new_model(shape)
     saving = memory_steps(config.memory) or ()
     plan = plan_run(Settings(config, {}), shape, machine, corpus, claim=Claim(Path(config.out_dir)), ranks=Ranks())
-    plan = replace(plan, memory_steps=Choice(saving, "asked for"))
+    plan = with_attention(replace(plan, memory_steps=Choice(saving, "asked for")))
     if config.fp8:
-        rows = config.batch_size * config.block_size
-        plan = replace(plan, fp8=Choice(*pick_products(shape, rows, machine.device)))
+        plan = with_products(plan)
     called = parallelize(model, plan)
     optimizer = make_optimizer(model, config, machine.device, saving)
     scaler = torch.amp.GradScaler(machine.device.type, enabled=False)

@@ -31,7 +31,7 @@ def test_every_knob_is_classified() -> None:
     }
     assert {name for name, knob in KNOBS.items() if knob.effect == "speed"} == {
         *("batch_size", "gradient_accumulation_steps", *knobs_of("shape", "recipe", "machine"), "dropout", "backend"),
-        *("fused", "memory", "parallel"),
+        *("fused", "deterministic", "check_every", "memory", "parallel"),
     }
     assert {name for name, knob in KNOBS.items() if knob.effect == "loss"} == {
         *("init_from", "which", "dataset", "documents", "seed", "learning_rate", "min_lr", "decay_lr", "warmup_iters"),

@@ -11,7 +11,7 @@ from nanopace.errors import ConfigError
 from nanopace.knob import Effect, Knob, Part
 from nanopace.knob_values import ingredients, left_out, memory_bytes, memory_steps, step_of_which
 from nanopace.literals import Value, shown
-from nanopace.memory_ladder import keeps_gradients
+from nanopace.memory_ladder import keeps_gradients, on_host
 
 _V = TypeVar("_V", bound=Value)
 
@@ -182,6 +182,19 @@ class TrainConfig:
         "speed",
         "some matrix products in 8 bits, where that is faster on the card; on by default with recipe=fast",
     )
+    deterministic: bool = _own(
+        False,
+        "run",
+        "speed",
+        "the same bits every time, also on a card: a resumed run equals one that was never stopped",
+    )
+    check_every: int = _own(
+        0,
+        "run",
+        "speed",
+        "steps between checks for silent corruption: a micro-batch is computed twice and compared; 0: none",
+        least=0,
+    )
     memory: str = _own(
         "auto",
         "run",
@@ -275,15 +288,35 @@ class TrainConfig:
             raise ConfigError(
                 "parallel=fsdp and sample_interval cannot be combined: no card holds the whole model; use parallel=ddp"
             )
+        if self.check_every and not self.deterministic and not self.device.startswith("cpu"):
+            raise ConfigError(
+                "check_every needs deterministic=True on a card: otherwise, bits differ even if nothing is wrong"
+            )
         memory_bytes(self.memory_limit)
         step_of_which(self.which)
-        if not keeps_gradients(memory_steps(self.memory) or ()):
+        steps = memory_steps(self.memory) or ()
+        if on_host(steps) and {"averages", "gradients"} & set(steps):
+            raise ConfigError(
+                "memory=host cannot be combined with averages or gradients: host memory has room for both in full; "
+                "leave them out"
+            )
+        if "host_weights" in steps and self.fp8:
+            raise ConfigError(
+                "memory=host_weights and fp8=True cannot be combined: matrices in 8 bits stay on the card; use "
+                "fp8=False"
+            )
+        if not keeps_gradients(steps):
             self._check_release()
         object.__setattr__(self, "without", ",".join(left_out(self.recipe, self.without)))
         if self.recipe != "gpt2":
             self._check_recipe()
 
     def _check_release(self) -> None:
+        if self.check_every:
+            raise ConfigError(
+                "memory=gradients and check_every cannot be combined: no gradients are kept to be compared; use "
+                "memory=averages or check_every=0"
+            )
         if self.gradient_accumulation_steps > 1:
             raise ConfigError(
                 "memory=gradients keeps no gradients for a second micro-batch: it needs "

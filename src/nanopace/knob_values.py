@@ -8,7 +8,7 @@ from functools import cache
 
 from nanopace.errors import ConfigError
 from nanopace.literals import shown
-from nanopace.memory_ladder import MEMORY_STEPS, taken
+from nanopace.memory_ladder import HOST_STEPS, MEMORY_STEPS, taken
 
 # What each recipe adds to GPT-2. `without` can leave out any of these; train/models/recipes.py explains them.
 INGREDIENTS: Mapping[str, tuple[str, ...]] = {
@@ -54,9 +54,10 @@ def memory_steps(written: str) -> tuple[str, ...] | None:
     if written == "auto":
         return None
     named = {each.strip() for each in written.split(",")} - {""}
-    if not named <= set(MEMORY_STEPS):
+    known = (*MEMORY_STEPS, *HOST_STEPS)
+    if not named <= set(known):
         raise ConfigError(
-            "memory must be auto or any of {known}, not {value}", known=", ".join(MEMORY_STEPS), value=shown(written)
+            "memory must be auto or any of {known}, not {value}", known=", ".join(known), value=shown(written)
         )
     return tuple(step.name for step in taken(named | {each for step in taken(named) for each in step.needs}))
 

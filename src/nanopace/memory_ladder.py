@@ -35,17 +35,42 @@ LADDER = (
     MemoryStep("gradients", 0.875, ("gpt2",), keeps_gradients=False, needs=("averages",)),
 )
 MEMORY_STEPS = tuple(step.name for step in LADDER)
+# In the host's memory, where the card's is too small for any of these. There is room for averages in float32, so they
+# come without `averages` and `gradients`, and change nothing of what is learned. How much speed is left depends on the
+# bus (hardware/speed.py).
+_ALL_AGAIN = ("activation", "hidden", "attention")
+HOST = (
+    MemoryStep("host", 0.875, ("gpt2", "fast")),  # averages, and the blocks' matrices themselves
+    MemoryStep("host_gradients", 0.875, ("gpt2", "fast"), needs=("host",)),  # each micro-batch adds to them
+    MemoryStep("host_activations", 0.875, ("gpt2", "fast"), needs=("host", *_ALL_AGAIN)),  # what is left of them
+    MemoryStep("host_weights", 0.875, ("gpt2", "fast"), needs=("host", "host_gradients")),  # in bfloat16, for products
+)
+HOST_STEPS = tuple(step.name for step in HOST)
 
 
 def taken(names: Collection[str]) -> tuple[MemoryStep, ...]:
     """The steps with these names, in ladder order."""
-    return tuple(step for step in LADDER if step.name in names)
+    return tuple(step for step in (*LADDER, *HOST) if step.name in names)
 
 
 def useful_steps(recipe: str, *, single: bool = False) -> tuple[str, ...]:
     """The steps that save something, cheapest first. `single`: a training step is one micro-batch, so gradients need
     not be kept for another."""
     return tuple(step.name for step in LADDER if recipe in step.recipes and (single or step.keeps_gradients))
+
+
+def host_ladders(recipe: str, *, fp8: bool = False) -> tuple[tuple[str, ...], ...]:
+    """What to try with the host's memory, cheapest first: to recompute more and more, then to move more and more.
+    Matrices in 8 bits stay on the card."""
+    again = tuple(step.name for step in LADDER if recipe in step.recipes and step.kept is not None)
+    moving = HOST_STEPS[:-1] if fp8 else HOST_STEPS
+    first = tuple((*again[:count], moving[0]) for count in range(len(again) + 1))
+    return (*first, *((*again, *moving[:count]) for count in range(2, len(moving) + 1)))
+
+
+def on_host(names: Collection[str]) -> bool:
+    """Whether averages and the blocks' matrices are in the host's memory."""
+    return "host" in names
 
 
 def kept_numbers(names: Collection[str], recipe: str = "gpt2") -> int:

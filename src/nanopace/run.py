@@ -19,9 +19,9 @@ Origin = Literal["log", "config file", "flag", "inferred"]
 FactValue = bool | int | float | str
 
 Phase = Literal[
-    "data", "step", "optimizer", "evaluation", "checkpoint", "compile", "startup", "logging", "stall", "other"
+    "data", "step", "optimizer", "bus", "evaluation", "checkpoint", "compile", "startup", "logging", "stall", "other"
 ]
-Ending = Literal["finished", "interrupted", "out_of_memory", "diverged", "error"]
+Ending = Literal["finished", "interrupted", "out_of_memory", "diverged", "corrupted", "error"]
 RowLoss = Literal["step", "micro-batch", "smoothed"]  # of the whole step, its last micro-batch, or several steps
 Metric = Literal["loss", "bpc", "bpb", "core"]  # bpc: bits per character, which some forks print as loss;
 # core: a benchmark score, where higher is better: nanochat's CORE, or HellaSwag

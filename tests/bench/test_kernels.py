@@ -33,11 +33,13 @@ from nanopace.knob_values import ingredients
 OWN = Path(__file__).resolve().parents[2] / "src/nanopace/train/kernels"
 MODULES = {
     "activation": ACTIVATION,
+    "attention": ATTENTION,
     "adamw": UPDATE,
     "head": CROSS_ENTROPY,
     "norm": NORMS,
     "muon": UPDATE,
     "quantize": UPDATE,
+    "checksum": UPDATE,
     "relu2": ACTIVATION,
     "rotary": AROUND_ATTENTION,
     "own_value": AROUND_ATTENTION,

@@ -73,6 +73,7 @@ NOT_IN_TEXT_LOGS: Mapping[str, str] = {
     "micro_batch_reduced_in_evaluation": "the same",
     "straggler": "times of several ranks",
     "ended_diverged": "a trainer that stops by itself",
+    "ended_corrupted": "a trainer that stops by itself",
     "conflict": "two sources of one setting; none is built here",
     "card_without_peak": "a card that is not in the table; none is built here",
     "utilisation_measured": "a card that was measured",

@@ -37,12 +37,14 @@ WHOLE: dict[str, Value] = {
 }
 SINGLE: dict[str, Value] = {"gradient_accumulation_steps": 1}
 SLOWLY: dict[str, Value] = {"learning_rate": 1e-4, "min_lr": 1e-5}  # two sequences per step, and a wide model
+SLOWER: dict[str, Value] = {"learning_rate": 2e-5, "min_lr": 2e-6}
 CASES: dict[str, tuple[dict[str, Value], int]] = {
     "124M": (SMALL, 40),
     "350M": ({"n_layer": 24, "n_head": 16, "n_embd": 1024}, 8),
     "774M": ({"n_layer": 36, "n_head": 20, "n_embd": 1280}, 2),
     "774M, one micro-batch": ({"n_layer": 36, "n_head": 20, "n_embd": 1280, **SINGLE}, 8),
     "1.0B, one micro-batch": ({"n_layer": 30, "n_head": 25, "n_embd": 1600, **SINGLE, **SLOWLY}, 2),
+    "1.0B, with the host's memory": ({"n_layer": 30, "n_head": 25, "n_embd": 1600, **SLOWER}, 4),
     "124M fast": ({**SMALL, "recipe": "fast"}, 8),
     "124M fast, many": ({**SMALL, "recipe": "fast"}, 32),
     "124M fp8": ({**SMALL, "fp8": True}, 40),
@@ -85,18 +87,6 @@ def test_it_fits_and_learns(corpus: Path, tmp_path: Path, name: str) -> None:  #
     peak = int(done.stdout.rpartition("peak: ")[2])
     print(f"{name}, {batch_size} sequences: {peak / GIB:.2f} GiB, {predicted / GIB:.2f} predicted")
     assert predicted == pytest.approx(peak, rel=0.07)
-
-
-def test_who_can_do_without_gradients_is_told(corpus: Path, tmp_path: Path) -> None:  # noqa: F811
-    """A billion weights: not with gradients, and not with four sequences."""
-    knobs, _ = CASES["1.0B, one micro-batch"]
-    given = {**MIDDLE, **WHOLE, **knobs, "batch_size": 4, "gradient_accumulation_steps": 2}
-    flags = [f"--{knob}={value}" for knob, value in {**given, "dataset": corpus, "out_dir": tmp_path / "out"}.items()]
-    done = subprocess.run(
-        [sys.executable, "-m", "nanopace", "train", *flags], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 2
-    assert "--batch_size=2 --gradient_accumulation_steps=1 keeps no gradients and should fit" in done.stderr
 
 
 def predicted_bytes(given: dict[str, Any]) -> int:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from nanopace.hardware.memory import GIB, climb, fused_peak_bytes, largest_micro_batch, peak_bytes, usable_bytes
+from nanopace.hardware.memory import (
+    GIB,
+    HOST_PIECE,
+    climb,
+    fused_peak_bytes,
+    host_bytes,
+    largest_micro_batch,
+    peak_bytes,
+    usable_bytes,
+)
 from nanopace.memory_ladder import MEMORY_STEPS
 
 GPT2 = (12, 768, 50304, 1024)
+XL = (48, 1600, 50304, 1024)
 
 
 # nanoGPT's train.py on one H200 (docs/experiments/memory.md). In a bare loop its model takes less: 5.6 with 8.
@@ -122,7 +132,28 @@ def test_cuda_itself_takes_some() -> None:
 def test_where_nothing_is_enough_all_of_it_is_climbed() -> None:
     """Except for gradients, which smaller micro-batches have to keep."""
     for single in (False, True):
-        assert climb(48, 1600, 50304, 1024, 8, 12, single=single) == MEMORY_STEPS[:-1]
+        assert climb(*SIZES["774M"], 50304, 1024, 96, 12, single=single) == MEMORY_STEPS[:-1]
+
+
+def test_the_host_s_memory_comes_last() -> None:
+    """Only where not even one sequence fits without it; and everything is recomputed before more moves there."""
+    assert climb(30, 1600, 50304, 1024, 2, 12, single=True) == MEMORY_STEPS
+    assert climb(30, 1600, 50304, 1024, 2, 12)[-1] == "host"
+    assert climb(*XL, 4, 12) == ("activation", "hidden", "attention", "host")
+    assert climb(*XL, 1, 12) == ("activation", "host")
+    assert fused_peak_bytes(*XL, 4, climb(*XL, 4, 12)) < usable_bytes(12) < fused_peak_bytes(*XL, 1, MEMORY_STEPS[:-1])
+
+
+@pytest.mark.parametrize("recipe", ["gpt2", "fast"])
+def test_what_moves_to_the_host_is_not_on_the_card(recipe: str) -> None:
+    """Averages of all, and the matrices themselves; a few slots of pieces come instead."""
+    matrices, table = 12 * 48 * 1600**2, 50304 * 1600
+    kept, moved = (fused_peak_bytes(*XL, 1, each, recipe=recipe) for each in (("attention",), ("attention", "host")))
+    slots = 3 * 32 * 1600**2 if recipe == "fast" else 3 * 12 * HOST_PIECE
+    on_host = host_bytes(*XL, 1, ("attention", "host"), recipe=recipe)
+    assert kept - moved + slots == pytest.approx(on_host - 8 * HOST_PIECE, rel=1e-3)
+    numbers = 2 * matrices + 6 * table if recipe == "fast" else 3 * matrices + 2 * table
+    assert on_host == pytest.approx(4 * numbers, rel=0.01)
 
 
 @pytest.mark.parametrize(("model", "sequences"), [("774M", 4), ("774M", 8), ("774M", 12), ("1.0B", 2)])

@@ -46,6 +46,8 @@ KNOBS: dict[str, object] = {
     "save_interval": 2,
     "keep_last": 2,
     "dropout": 0.1,
+    "deterministic": True,
+    "check_every": 5,
 }
 LAST = "step-00000043"  # iterations 0 to 42
 TEMPORARY = (".writing", ".removing", ".replaced")
@@ -198,7 +200,8 @@ def _run(out: Path, corpus: Path, start: Start, rng: random.Random, lasts: float
             sweep(out)
             return
         tally.resumed_from.append(step_of(found[0].name) if found else 0)
-        knobs = {"init_from": "resume", "out_dir": str(out), "device": "cpu"} if found else {**fresh, "overwrite": True}
+        resuming = {"init_from": "resume", "out_dir": str(out), "device": KNOBS["device"]}
+        knobs = resuming if found else {**fresh, "overwrite": True}
         tally.lives += 1
         code = _life(out, knobs, start, rng, lasts) if tally.kills < kills else _wait(start(knobs, None), lambda: False)
         if code is not None:

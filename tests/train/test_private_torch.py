@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import nanopace.train
-from nanopace.train.private_torch import gradients_of, scaled_mm, subtract_all, zero_all
+from nanopace.train.private_torch import (
+    cudnn_attention,
+    deterministic_algorithms,
+    gradients_of,
+    scaled_mm,
+    subtract_all,
+    zero_all,
+)
 
 TRAIN = Path(nanopace.train.__file__).parent
 _GUARDED = {"private_torch.py", "out_of_memory.py", "warm_start.py"}
@@ -49,3 +57,26 @@ def test_with_them_too() -> None:
     assert [each.tolist() for each in few] == [[-2.0, -2.0], [0.0, 0.0, 0.0]]
     zero_all(few)
     assert not any(each.any() for each in few)
+
+
+def test_attention_that_a_device_or_a_torch_lacks_raises_what_the_choice_expects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = torch.randn(1, 2, 8, 4)
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            cudnn_attention(x, x, x, None)
+        monkeypatch.setattr(torch.ops, "aten", object())
+
+
+def test_algorithms_are_as_before_afterwards_whatever_happens() -> None:
+    settings: Any = torch.utils.deterministic
+    before = settings.fill_uninitialized_memory
+    with deterministic_algorithms():
+        assert torch.are_deterministic_algorithms_enabled()
+        assert not torch.is_deterministic_algorithms_warn_only_enabled()
+        assert not settings.fill_uninitialized_memory  # which would write every new tensor once more
+    with pytest.raises(ZeroDivisionError), deterministic_algorithms():
+        1 / 0  # noqa: B018
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert settings.fill_uninitialized_memory == before

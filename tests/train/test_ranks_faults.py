@@ -180,3 +180,41 @@ LEAVING = """
             gather().wait()
     os.write(1, f"{ranks.rank} has left\\n".encode())  # in one write: both ranks have the same pipe
 """
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_a_bit_that_flips_on_one_rank_stops_all(shared_corpus: Path, tmp_path: Path, parallel: str) -> None:
+    """Up to then, gradients computed twice are the same on every rank."""
+    out_dir = tmp_path / "out"
+    words = command(out_dir, shared_corpus, parallel=parallel, check_every=3, save_interval=5)
+    done = run(torchrun(2, *words, script=patched(tmp_path, FLIPPING)), measured=False)
+    assert done.returncode != 0
+    assert "step 7: transformer.h.1.mlp.c_fc.weight changed between two updates" in done.stderr
+    known = json.loads((out_dir / "evidence-step-7" / "evidence.json").read_text())
+    assert [(each["name"], each["rank"]) for each in known["differences"]] == [("transformer.h.1.mlp.c_fc.weight", 1)]
+    ended = json.loads((out_dir / "ledger.jsonl").read_text().splitlines()[-1])
+    assert ended["reason"] == "corrupted"
+    saved, _ = newest_intact(out_dir)
+    assert saved is not None
+    assert saved.step == 5
+    assert "ended_corrupted" in {each.code for each in diagnose(open_run(out_dir)).findings}
+
+
+FLIPPING = """
+    import os, sys
+    import torch
+    from nanopace.cli.main import main
+    from nanopace.train.loop.loop import Loop
+
+    plain = Loop._between_steps
+
+    def between(loop):
+        plain(loop)
+        if loop.iteration == 7 and os.environ["RANK"] == "1":
+            weight = dict(loop._parts.model.named_parameters())["transformer.h.1.mlp.c_fc.weight"].detach()
+            weight = weight.to_local() if hasattr(weight, "to_local") else weight
+            weight.view(-1).view(torch.int32)[3] ^= 1 << 9
+
+    Loop._between_steps = between
+    sys.exit(main())
+"""

@@ -37,7 +37,7 @@ from nanopace.wording.numbers import LANGUAGES
                 part
                 for optimizer_s in (1, 0)
                 for parts in parts_of_phases(
-                    result.Phases(1, 1, optimizer_s, 1, 1, 1, 0, 0),
+                    result.Phases(1, 1, optimizer_s, 1, 1, 1, 0, 0, 1),
                     result.Wall(7, 3, 0, 0, 3, 0, 0, 0, 1, 0, 0.5, True),
                 ).values()
                 for part in parts

@@ -102,6 +102,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "straggler": ("rank", "slowest_share", "lag_share"),
     "ended_out_of_memory": ("last_iteration",),
     "ended_diverged": ("last_iteration",),
+    "ended_corrupted": ("last_iteration",),
     "ended_error": ("last_iteration",),
     "ended_interrupted": ("last_iteration",),
     "conflict": ("knob", "used", "other"),

@@ -164,8 +164,8 @@ class Wall(Record):
 
 
 class Phases(Record):
-    """The phases inside a run, from its ledger. The first three add up to training_s of the wall clock; the next two to
-    its startup_s, except for the extra time of the first steps."""
+    """The phases inside a run, from its ledger. The first three and bus_s add up to training_s of the wall clock; the
+    next two to its startup_s, except for the extra time of the first steps."""
 
     data_s: float  # waiting for tokens
     forward_backward_s: float
@@ -175,6 +175,7 @@ class Phases(Record):
     logging_s: float
     other_s: float
     checkpoint_background_s: float  # in the background; costs no wall clock
+    bus_s: float | None = None  # waiting for copies from and to the host's memory; None if the run keeps nothing there
 
 
 class Stall(Record):

@@ -20,7 +20,15 @@ from collections.abc import Collection
 from math import ceil
 
 from nanopace.hardware.flops import parameters
-from nanopace.memory_ladder import ALL_KEPT, averages_bytes, keeps_gradients, kept_numbers, useful_steps
+from nanopace.memory_ladder import (
+    ALL_KEPT,
+    averages_bytes,
+    host_ladders,
+    keeps_gradients,
+    kept_numbers,
+    on_host,
+    useful_steps,
+)
 
 GIB = 1 << 30
 
@@ -80,6 +88,8 @@ def largest_micro_batch(
 _MOST_LOGITS = 800 << 20  # bytes: all of 8 GPT-2 sequences; splitting them in two cost 0.5% of a micro-step's speed
 _OWN_WORKSPACE = GIB // 8
 _MOST_SEQUENCES = 4096  # more than anyone asks for
+HOST_PIECE = 1 << 22  # numbers of a tensor that come from the host's memory at once: 16 MiB, for a bus's full rate
+HOST_SLOTS = 3  # on the card: one piece arrives, one is computed with, one leaves
 
 
 def fused_peak_bytes(
@@ -103,13 +113,21 @@ def fused_peak_bytes(
         + 18 C^2 L + 2 V C     matrices after norms in 8 bits, twice, the MLP's second once, and gradients in 8 bits, if
                                fp8 is on
 
+    With the host's memory, gradients and the matrices in bfloat16 are left, and the slots through which all else
+    passes: 72 C^2 L + 10 (N - 12 C^2 L) + 4 V C; of gradients, matrices and activations that are there as well, a few
+    layers.
+
     Recipe fast has two more tables, which are not multiplied, and one average less per matrix. The gradient of its head
     is stored where its table's is.
     """
     stream = 2 * batch_size * block_size * n_embd  # the residual stream once
     table = vocab_size * n_embd
+    matrices = 12 * n_layer * n_embd**2
     if recipe == "fast":
-        state = 14 * 12 * n_layer * n_embd**2 + (18 + 2 * 16) * table
+        state = 14 * matrices + (18 + 2 * 16) * table
+        if on_host(steps):
+            state = _layers_on_card(n_layer, n_embd, steps) + (10 + 2 * 8) * table
+            state += HOST_SLOTS * max((8 + _streamed(steps)) * 4 * n_embd**2, 8 * min(HOST_PIECE, table))
         beside = 1 + n_layer // 4  # the embedding, whose norm has a backward pass, and shifted keys
         more = 2  # attention's output without the own value, and the gradient of that
     else:
@@ -117,6 +135,11 @@ def fused_peak_bytes(
         state = (10 + 2 * averages_bytes(steps)) * everything + 4 * table
         if not keeps_gradients(steps):
             state -= 4 * (everything - 12 * n_embd**2 - (vocab_size + block_size) * n_embd)
+        if on_host(steps):
+            state = _layers_on_card(n_layer, n_embd, steps) + 10 * (everything - matrices) + 4 * table
+            updated = (12 + _streamed(steps)) * min(HOST_PIECE, 4 * n_embd**2)
+            unfolded = (8 if "host_gradients" in steps else 4) * 4 * n_embd**2  # whole matrices
+            state += HOST_SLOTS * max(updated, unfolded, 8 * min(HOST_PIECE, table))
         beside = more = 0
     kept = kept_numbers(steps, recipe)
     again = ALL_KEPT - kept  # what the last layer recomputes exists during its backward pass
@@ -126,7 +149,41 @@ def fused_peak_bytes(
         state += 18 * n_layer * n_embd**2 + 2 * table
         at_the_head += stream // 2 + logits
         going_back += stream // 2 + 2 * stream  # the stream's gradient and that into the MLP in 8 bits
-    return state + (n_layer * kept + beside) * stream + max(at_the_head, going_back) + _OWN_WORKSPACE
+    layers = min(n_layer, HOST_SLOTS) if "host_activations" in steps else n_layer
+    return state + (layers * kept + beside) * stream + max(at_the_head, going_back) + _OWN_WORKSPACE
+
+
+def _streamed(steps: Collection[str]) -> int:
+    """Bytes per weight of a matrix that an update brings and takes, in addition to the weight and its averages."""
+    return 4 * ("host_gradients" in steps) + 2 * ("host_weights" in steps)
+
+
+def _layers_on_card(n_layer: int, n_embd: int, steps: Collection[str]) -> int:
+    """Bytes of the layers' matrices in bfloat16 and of their gradients, of which only a few layers may be there."""
+    gradients = HOST_SLOTS if "host_gradients" in steps else n_layer
+    weights = HOST_SLOTS - 1 if "host_weights" in steps else n_layer
+    return 12 * n_embd**2 * (4 * gradients + 2 * weights)
+
+
+def host_bytes(
+    n_layer: int,
+    n_embd: int,
+    vocab_size: int,
+    block_size: int,
+    batch_size: int,
+    steps: Collection[str],
+    *,
+    recipe: str = "gpt2",
+) -> int:
+    """Host memory of a run with these memory steps: three float32 numbers per weight of a matrix, two with Muon, and
+    two per weight of a table; gradients, matrices in bfloat16 and activations where they are there."""
+    if not on_host(steps):
+        return 0
+    per_matrix, tables = (8, 3) if recipe == "fast" else (12, 1)
+    averages = 8 * (tables * vocab_size + (block_size if recipe == "gpt2" else 0)) * n_embd
+    activations = 2 * 2 * batch_size * block_size * n_embd * n_layer if "host_activations" in steps else 0
+    matrices = (per_matrix + _streamed(steps)) * 12 * n_layer * n_embd**2
+    return matrices + averages + activations + 2 * 4 * HOST_PIECE
 
 
 def rows_at_a_time(rows: int, vocab_size: int, bytes_per_logit: int = 2) -> int:
@@ -152,13 +209,46 @@ def climb(
     fp8: bool = False,
     single: bool = False,
 ) -> tuple[str, ...]:
-    """As many memory steps as it takes to fit. If none suffice, all those that work with smaller micro-batches."""
-    most, steps = usable_bytes(memory_gb), useful_steps(recipe, single=single)
-    size = (n_layer, n_embd, vocab_size, block_size, batch_size)
+    """As many memory steps as it takes to fit. If none suffice, all those that work with smaller micro-batches; if even
+    one sequence is too many, those that use the host's memory."""
+    steps = useful_steps(recipe, single=single)
+
+    def fits(some: Collection[str], sequences: int) -> bool:
+        peak = fused_peak_bytes(n_layer, n_embd, vocab_size, block_size, sequences, some, recipe=recipe, fp8=fp8)
+        return peak <= usable_bytes(memory_gb)
+
     for count in range(len(steps) + 1):
-        if fused_peak_bytes(*size, steps[:count], recipe=recipe, fp8=fp8) <= most:
+        if fits(steps[:count], batch_size):
             return steps[:count]
-    return useful_steps(recipe)
+    if fits(useful_steps(recipe), 1):
+        return useful_steps(recipe)
+    return climb_with_host(n_layer, n_embd, vocab_size, block_size, batch_size, memory_gb, recipe=recipe, fp8=fp8)
+
+
+def climb_with_host(
+    n_layer: int,
+    n_embd: int,
+    vocab_size: int,
+    block_size: int,
+    batch_size: int,
+    memory_gb: float,
+    *,
+    recipe: str = "gpt2",
+    fp8: bool = False,
+) -> tuple[str, ...]:
+    """As many memory steps with the host's memory as it takes to fit. Where averages and matrices are enough, smaller
+    micro-batches come before more of it: everything else passes the bus with every micro-batch."""
+    ladders = host_ladders(recipe, fp8=fp8)
+    last = max(number for number, steps in enumerate(ladders) if steps[-1] == "host")  # which recomputes all it can
+
+    def fits(steps: Collection[str], sequences: int) -> bool:
+        peak = fused_peak_bytes(n_layer, n_embd, vocab_size, block_size, sequences, steps, recipe=recipe, fp8=fp8)
+        return peak <= usable_bytes(memory_gb)
+
+    found = next((steps for steps in ladders[: last + 1] if fits(steps, batch_size)), None)
+    if found is None and fits(ladders[last], 1):
+        found = ladders[last]
+    return found or next((steps for steps in ladders[last + 1 :] if fits(steps, batch_size)), ladders[-1])
 
 
 def largest_fused_micro_batch(

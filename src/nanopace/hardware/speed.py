@@ -19,9 +19,10 @@ from nanopace.hardware.card_classes import CardClass, card_class
 from nanopace.hardware.cards import Card, Peak
 from nanopace.hardware.flops import flops_per_token, parameters
 from nanopace.hardware.trainers import FP8_PRODUCTS, OPTIMIZER_BYTES, TRAINERS, Trainer
-from nanopace.memory_ladder import ladder_speed
+from nanopace.memory_ladder import ladder_speed, on_host
 
 _GB_PER_TFLOP = 7.0  # bandwidth of a card given by hand: 5 on an H200, 9 on a 4070, 13 on a 3090
+BUS_GB_S = 25.0  # PCIe 4 x16, each way, as large copies reach it
 _OVERLAP = 3  # exponent: host and card work at the same time, and the step takes a little more than the longer of both
 
 
@@ -101,6 +102,23 @@ def update_seconds(card: Card, weights: float) -> float:
     return OPTIMIZER_BYTES * weights / _bandwidth(card)
 
 
+def bus_seconds(
+    size: tuple[int, int, int, int], tokens: int, steps: Collection[str], bus_gb_s: float = BUS_GB_S
+) -> tuple[float, float]:
+    """The time on the bus for each micro-batch of so many tokens, and for each update, with the host's memory. Both
+    directions work at the same time; this is the busier one, to the card."""
+    if not on_host(steps):
+        return 0.0, 0.0
+    n_layer, n_embd, vocab_size, block_size = size
+    matrices, rest = 12 * n_layer * n_embd**2, (vocab_size + block_size) * n_embd
+    streamed = "host_gradients" in steps
+    micro = (4 * streamed + 4 * ("host_weights" in steps)) * matrices
+    micro += 2 * 2 * tokens * n_embd * n_layer * ("host_activations" in steps)
+    unfolded = 4 * matrices * 7 / 12  # the matrices behind norms, for the norms' gradients
+    update = (12 + 8 * streamed) * matrices + unfolded + 8 * rest
+    return micro / (bus_gb_s * 1e9), update / (bus_gb_s * 1e9)
+
+
 def pace(
     card: Card,
     n_layer: int,
@@ -126,9 +144,9 @@ def pace(
         return None
     tokens = batch_size * block_size
     update = update_seconds(card, weights or parameters(*size))
-    expected = (
-        accumulation * tokens / step_seconds(work, how, n_layer, tokens, accumulation, update, ladder_speed(steps))
-    )
+    per_micro, per_update = bus_seconds(size, tokens, steps)
+    seconds = step_seconds(work, how, n_layer, tokens, accumulation, update, ladder_speed(steps))
+    expected = accumulation * tokens / (max(seconds, accumulation * per_micro) + per_update)
     low = expected * kind.below
     slower = _may_be_like(how.name, card)
     if slower is not None:

@@ -224,7 +224,7 @@ class EndEvent(Event):
 
     name: ClassVar[str] = "end"
 
-    reason: str  # finished, interrupted, out_of_memory, diverged, error
+    reason: str  # finished, interrupted, out_of_memory, diverged, corrupted, error
     wall_ms: Milliseconds | None = None  # of this process
     energy_kwh: Number | None = None  # of all its cards, if all reached the end
     failure: str | None = None  # why its last step has no checkpoint in out_dir; None: it has one or needs none

@@ -14,6 +14,7 @@ Event = Literal[
     "error",
     "out_of_memory",
     "diverged",
+    "corrupted",
     "interrupted",
     "died",
     "finished",

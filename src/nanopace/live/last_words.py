@@ -16,6 +16,7 @@ _OF_A_PART = 2  # lines of a summary that hold even if lines are missing: what i
 _SENTENCES: dict[Ending, str] = {
     "out_of_memory": "ended_out_of_memory",
     "diverged": "ended_diverged",
+    "corrupted": "ended_corrupted",
     "error": "ended_error",
     "interrupted": "ended_interrupted",
 }

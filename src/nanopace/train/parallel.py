@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from nanopace.config import TrainConfig
+from nanopace.train.fused.attention import attention_by
 from nanopace.train.loop.parts import ParallelModel
 from nanopace.train.models.fast import FastGPT
 from nanopace.train.models.gpt2 import GPT
@@ -35,6 +36,7 @@ def parallelize(model: GPT, plan: RunPlan) -> ParallelModel:
         return _sharded(model, config, ranks, device)
     if plan.kernels.value == "fused":
         fused = _fused(model, plan.memory_steps.value, plan.fp8.value)
+        fused.attention = attention_by(plan.attention_kernel, fixed_order=config.deterministic)
         return ParallelModel(model, fused.sequence_losses, fused)
     # Shapes never change, so compile for fixed shapes.
     loss: nn.Module = torch.compile(model, dynamic=False) if config.compile else model  # type: ignore[assignment]

@@ -6,9 +6,13 @@ from importing the compiler.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
 
 import torch
+import torch.utils.deterministic
 from torch import Tensor
 
 
@@ -41,6 +45,31 @@ def gradients_of(inputs: Sequence[Tensor], out: Tensor, d_out: Tensor) -> tuple[
     return found
 
 
+def cudnn_attention(q: Tensor, k: Tensor, v: Tensor, scale: float | None) -> tuple[Tensor, Tensor]:
+    """cuDNN's causal attention, and the logarithms of the softmax's sums. RuntimeError if it does not take the shape or
+    this torch lacks it."""
+    attend = getattr(torch.ops.aten, "_scaled_dot_product_cudnn_attention", None)
+    if attend is None:
+        raise RuntimeError("this torch has no attention by cuDNN")
+    out, sums, *_ = attend(q, k, v, None, True, 0.0, True, False, scale=scale)
+    return out, sums
+
+
+@contextmanager
+def deterministic_algorithms() -> Iterator[None]:
+    """Inside, torch's operations give the same bits every time, or raise RuntimeError. Not torch's
+    use_deterministic_algorithms, which imports the compiler; and new tensors are not filled, which would take time."""
+    settings: Any = torch.utils.deterministic
+    fills, mode = settings.fill_uninitialized_memory, torch.get_deterministic_debug_mode()
+    settings.fill_uninitialized_memory = False
+    torch.set_deterministic_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(mode)
+        settings.fill_uninitialized_memory = fills
+
+
 def scaled_mm(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, *, fast: bool) -> Tensor:
     """The product a b in bfloat16, from 8-bit values and their scales. `fast` sums with fewer bits, which loses small
     terms next to large ones. We support torch older than 2.10, where the public torch.nn.functional.scaled_mm appeared.
@@ -51,3 +80,67 @@ def scaled_mm(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, *, fast: b
         a, b, scale_a=scale_a, scale_b=scale_b, out_dtype=torch.bfloat16, use_fast_accum=fast
     )
     return out
+
+
+def multiply_all(tensors: list[Tensor], factor: Tensor) -> None:
+    """Multiply all tensors by the same number in one launch, as torch clips gradients."""
+    if hasattr(torch, "_foreach_mul_"):
+        torch._foreach_mul_(tensors, factor)
+    else:
+        for each in tensors:
+            each.mul_(factor)
+
+
+def norms_of(tensors: list[Tensor]) -> list[Tensor]:
+    """The norm of each tensor, as torch computes them for the norm of all gradients."""
+    if hasattr(torch, "_foreach_norm"):
+        return list(torch._foreach_norm(tensors, 2.0))
+    return [torch.linalg.vector_norm(each) for each in tensors]
+
+
+def fused_adamw(
+    weight: Tensor,
+    gradient: Tensor,
+    average: Tensor,
+    square: Tensor,
+    count: Tensor,
+    group: Mapping[str, Any],
+    found_inf: Tensor | None,
+) -> None:
+    """AdamW in one kernel, as torch.optim.AdamW steps with fused=True, for any part of a weight. `count` includes this
+    step."""
+    beta1, beta2 = group["betas"]
+    torch._fused_adamw_(
+        [weight],
+        [gradient],
+        [average],
+        [square],
+        [],
+        [count],
+        lr=group["lr"],
+        beta1=beta1,
+        beta2=beta2,
+        weight_decay=group["weight_decay"],
+        eps=group["eps"],
+        amsgrad=False,
+        maximize=False,
+        grad_scale=None,
+        found_inf=found_inf,
+    )
+
+
+@cache
+def _cycles_per_s(device: torch.device) -> float:
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda._sleep(300_000_000)  # an idle card has to raise its clock first
+    begin.record()
+    torch.cuda._sleep(100_000_000)
+    end.record()
+    torch.cuda.synchronize(device)
+    return 1e8 / (float(begin.elapsed_time(end)) / 1000)
+
+
+def spin(seconds: float, device: torch.device) -> None:
+    """Keep the current stream busy for that long, by one thread that counts cycles. For benches: if the card lowers its
+    clock, it takes longer."""
+    torch.cuda._sleep(int(seconds * _cycles_per_s(device)))

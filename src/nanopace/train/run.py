@@ -26,7 +26,9 @@ from nanopace.train.clock.clock import Clock, make_clock
 from nanopace.train.clock.sensors import Monitor
 from nanopace.train.clock.step_events import STEP_PHASES
 from nanopace.train.clock.suspensions import Stops
+from nanopace.train.corrupted import corrupted
 from nanopace.train.listener import Introduction, Listener, Outcome
+from nanopace.train.loop.corruption import CorruptedError
 from nanopace.train.loop.interrupt import Interrupt
 from nanopace.train.loop.loop import Loop
 from nanopace.train.loop.loss_watch import NotFiniteError
@@ -148,6 +150,12 @@ def _run(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener) 
             raise
         reason = "out_of_memory"
         raise _out_of_memory(plan, halvable=isinstance(error, FullError) and error.halvable) from None
+    except CorruptedError as error:
+        assert loop is not None, "only a loop looks for it"
+        reason = "corrupted"
+        said = corrupted(_writable_dir(plan), plan, loop, error)
+        ledger.append(NoteEvent(said.as_message(), error.step))
+        raise said from None
     except KeyboardInterrupt:
         reason = "interrupted"
         raise

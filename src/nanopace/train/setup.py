@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -14,10 +15,11 @@ import torch
 from nanopace.config import TrainConfig
 from nanopace.corpus.shards.corpus import Split
 from nanopace.corpus.shards.order import Order
+from nanopace.errors import Message
 from nanopace.hardware.flops import flops_per_token
-from nanopace.ledger import LedgerWriter, ResumeEvent, RunEvent
+from nanopace.ledger import LedgerWriter, NoteEvent, ResumeEvent, RunEvent
 from nanopace.ledger.events import WITH_SAMPLES, WITHOUT_SAMPLES
-from nanopace.memory_ladder import keeps_gradients
+from nanopace.memory_ladder import keeps_gradients, on_host
 from nanopace.train.checkpoint.best import best_until
 from nanopace.train.checkpoint.layout import Saved, not_a_state
 from nanopace.train.checkpoint.reassemble import fill
@@ -26,6 +28,10 @@ from nanopace.train.checkpoint.saver import Checkpointer
 from nanopace.train.checkpoint.sharded import NoCheckpointer, ShardedCheckpointer
 from nanopace.train.clock.clock import Clock
 from nanopace.train.fused.step_in_backward import StepInBackward
+from nanopace.train.host.arena import Arena
+from nanopace.train.host.bus import Bus
+from nanopace.train.host.layers import layer_stream
+from nanopace.train.host.states import HostStates, arena_for
 from nanopace.train.listener import Listener
 from nanopace.train.loop.batches import Batches
 from nanopace.train.loop.evaluate import Evaluator, Losses
@@ -33,11 +39,12 @@ from nanopace.train.loop.parts import Flops, Parts
 from nanopace.train.loop.passes import FusedPasses, Passes, PlainPasses
 from nanopace.train.models.gpt2 import GPT
 from nanopace.train.models.recipes import meta_model
-from nanopace.train.optim.optimizer import make_optimizer, optimizer_tensors, restore_optimizer
+from nanopace.train.optim.optimizer import make_optimizer, optimizer_name, optimizer_tensors, restore_optimizer
 from nanopace.train.parallel import parallelize
 from nanopace.train.plan.device import autocast
 from nanopace.train.plan.origin import build_model
 from nanopace.train.plan.run_plan import RunPlan
+from nanopace.train.private_torch import deterministic_algorithms
 from nanopace.version import __version__
 
 
@@ -45,21 +52,36 @@ def build(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener)
     config, device, first_step = plan.config, plan.device, plan.first_step
     seed_everything(config.seed)
     sharding = config.parallel == "fsdp" and plan.ranks.launched  # then no card ever holds the full model
-    model = build_model(plan.shape, plan.source, device, piecewise=sharding)
+    from_host = on_host(plan.memory_steps.value)
+    model = build_model(plan.shape, plan.source, device, piecewise=sharding or from_host)
+    arena = arena_for(model, device, muon=optimizer_name(config) == "muon") if from_host else None
     clock.mark("startup", first_step, "the model")
     parallel = parallelize(model, plan)
     if parallel.compiled:
         clock.mark("compile", first_step, "the compiler itself")
     optimizer = make_optimizer(model, config, device, plan.memory_steps.value)
     scaler = torch.amp.GradScaler(device.type, enabled=config.dtype == "float16")
-    passes: Passes = PlainPasses(parallel.loss, optimizer, scaler, autocast(config, device))
+    algorithms = deterministic_algorithms if config.deterministic else nullcontext
+    passes: Passes = PlainPasses(parallel.loss, optimizer, scaler, autocast(config, device), algorithms)
     release: StepInBackward | None = None
     if parallel.fused is not None:
         passes = FusedPasses(parallel.fused)
         if not keeps_gradients(plan.memory_steps.value):
             release = parallel.fused.release = StepInBackward(optimizer, config.grad_clip, device)
             parallel = replace(parallel, rehearsing=release.weights_frozen)
-    checkpointer = _checkpointer(plan, model, optimizer, sharded=parallel.sharded)
+    host = None
+    if arena is not None and parallel.fused is not None:
+        bus, rows = Bus(device, clock), plan.micro_batch * config.block_size
+        stream = layer_stream(parallel.fused, plan.memory_steps.value, rows, bus)
+        host = HostStates(model, parallel.fused, optimizer, arena, bus, config.grad_clip, stream=stream)
+        if device.type == "cuda" and not arena.pinned:
+            ledger.append(
+                NoteEvent(
+                    Message("the system does not allow pinned host memory: copies to and from the card are slower"),
+                    first_step,
+                )
+            )
+    checkpointer = _checkpointer(plan, model, optimizer, sharded=parallel.sharded, arena=arena)
     clock.mark("startup", first_step, "the optimizer")
     validation = _evaluator(parallel.sequence_losses, plan, plan.corpus.val, config.seed)
     training = None
@@ -78,6 +100,7 @@ def build(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener)
         scaler=scaler,
         passes=passes,
         release=release,
+        host=host,
         batches=batches,
         validation=validation,
         training=training,
@@ -123,7 +146,7 @@ def introduce(plan: RunPlan, ledger: LedgerWriter) -> RunEvent:
 
 
 def _checkpointer(
-    plan: RunPlan, model: GPT, optimizer: torch.optim.Optimizer, *, sharded: bool
+    plan: RunPlan, model: GPT, optimizer: torch.optim.Optimizer, *, sharded: bool, arena: Arena | None
 ) -> Checkpointer | ShardedCheckpointer | NoCheckpointer:
     """If every rank holds all weights, the first one saves them; with save_interval=-1 or eval_only, none does."""
     kind = ShardedCheckpointer if sharded else Checkpointer if plan.ranks.first else NoCheckpointer
@@ -135,6 +158,7 @@ def _checkpointer(
         tokenizer=plan.corpus.tokenizer,
         keep_last=plan.config.keep_last,
         device=plan.device,
+        at_home=None if arena is None else arena.holds,
     )
 
 

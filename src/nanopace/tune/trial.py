@@ -107,7 +107,8 @@ def introduction(folder: Path) -> RunEvent | None:
 def data_share(folder: Path) -> float | None:
     """The share of the steps' time spent waiting for data; None without steps."""
     spans = [each for each in _events(folder / "out" / LEDGER) if isinstance(each, SpanEvent) and not each.background]
-    phases = {phase: sum(each.ms for each in spans if each.phase == phase) for phase in ("data", "step", "optimizer")}
+    parts = ("data", "step", "optimizer", "bus")
+    phases = {phase: sum(each.ms for each in spans if each.phase == phase) for phase in parts}
     total = sum(phases.values())
     return phases["data"] / total if total else None
 

@@ -32,6 +32,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "micro_batch_reduced_in_evaluation",
         "ended_out_of_memory",
         "ended_diverged",
+        "ended_corrupted",
         "ended_error",
         "ended_interrupted",
     ),
@@ -307,7 +308,7 @@ def _parts_of_training(phases: Phases) -> dict[str, float]:
     not."""
     if phases.optimizer_s:
         computing = {"forward_backward": phases.forward_backward_s, "optimizer": phases.optimizer_s}
-        return {"data": phases.data_s, **computing}
+        return {"data": phases.data_s, **computing, **({} if phases.bus_s is None else {"bus": phases.bus_s})}
     return {"data": phases.data_s, "computing": phases.forward_backward_s} if phases.data_s else {}
 
 

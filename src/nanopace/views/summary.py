@@ -9,8 +9,17 @@ from nanopace.views.report import READING, Report, card_range, span_of, total_ti
 
 SLOW_DOWNS = ("level_shift", "level_shift_at_restart", "slow_beginning", "drift", "slower_at_the_end")
 ALARMS = (
-    *("ended_out_of_memory", "ended_diverged", "loss_diverged", "memory_spill", "throttled_heat"),
-    *("throttled_hardware", "straggler", *SLOW_DOWNS, "ended_error", "rollbacks", "skipped_steps", "restarts"),
+    *("ended_out_of_memory", "ended_corrupted", "ended_diverged", "loss_diverged", "memory_spill"),
+    *(
+        "throttled_heat",
+        "throttled_hardware",
+        "straggler",
+        *SLOW_DOWNS,
+        "ended_error",
+        "rollbacks",
+        "skipped_steps",
+        "restarts",
+    ),
 )
 PACE = frozenset({"memory_spill", *SLOW_DOWNS})
 WORTH_AN_ALARM = (0.01, 60.0)  # of the run, or seconds: the cost of a slow-down

@@ -199,7 +199,7 @@ class Words:
         return None if find_format(format).compiles else labels.WITHOUT_COMPILING[code]
 
     def part(self, code: str) -> str:
-        """A part of training or of start-up: data, forward_backward, optimizer, startup or compile."""
+        """A part of training or of start-up: data, forward_backward, optimizer, bus, startup or compile."""
         return self.text(labels.PARTS[code])
 
     def format(self, code: str) -> str:

@@ -63,6 +63,11 @@ INCIDENTS: Mapping[str, Sentence] = {
         "Training stopped after iteration {last_iteration}: the loss kept becoming NaN or infinite, even on other "
         "data. The run directory holds the evidence (evidence-step-N) and the last good checkpoint."
     ),
+    "ended_corrupted": say(
+        "Training stopped after iteration {last_iteration} because of silent data corruption: weights or averages had "
+        "changed between two updates, or gradients computed twice were not the same. Test the machine's memory; the "
+        "run directory holds the evidence (evidence-step-N) and the last good checkpoint."
+    ),
     "ended_out_of_memory": say(
         "The run ran out of memory after iteration {last_iteration}. A smaller batch_size with more "
         "gradient_accumulation_steps needs less memory for the same tokens per iteration."

@@ -93,6 +93,7 @@ PARTS: Mapping[str, str] = {
     "forward_backward": label("forward and backward"),
     "computing": label("computing"),
     "optimizer": label("optimizer"),
+    "bus": label("waiting for host memory"),
     "startup": label("start-up"),
     "compile": label("compilation"),
     "first_steps": label("first steps"),
@@ -110,6 +111,7 @@ ENDINGS: Mapping[str, str] = {
     "interrupted": label("interrupted"),
     "out_of_memory": label("out of memory"),
     "diverged": label("diverged"),
+    "corrupted": label("corrupted data"),
     "error": label("ended with an error"),
 }
 

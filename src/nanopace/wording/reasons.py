@@ -35,6 +35,7 @@ REASONS: Mapping[str, Sentence] = {
     ),
     "batch_size_untimed": say("fits with room to spare; its speed is unknown"),
     "batch_size_tight": say("just fits, and it is the smallest possible"),
+    "batch_size_host": say("as many as useful with the host's memory, without which the model does not fit"),
     "batch_size_released": say("a whole step at once: the model fits only if no gradients are kept"),
     "block_size": say("tokens the model sees at once"),
     "shape": say("{weights} parameters in all"),
@@ -109,6 +110,10 @@ NOTES: Mapping[str, Sentence] = {
         "No gradients are kept: each layer is updated in the backward pass and clipped by the part of the norm known "
         "by then. If memory runs out in a step, the run ends; --init_from=resume continues from its last checkpoint."
     ),
+    "host": say(
+        "The model fits only with {host_gib} GiB of the host's memory. The speed is computed for a bus with {gb_per_s} "
+        "GB/s in each direction (PCIe 4 x16), and was not measured on such a card."
+    ),
     "repeated": say("{passes} passes over {dataset} are worth {worth} passes over fresh text."),
     "overfits": say(
         "{passes} passes over {dataset} are worth {worth} passes over fresh text: beyond about 40, nothing more is "
@@ -169,4 +174,8 @@ MEMORY_STEPS: Mapping[str, str] = {
     "attention": label("attention recomputed"),
     "averages": label("AdamW averages in 16 bits"),
     "gradients": label("no gradients kept"),
+    "host": label("averages and weights in host memory"),
+    "host_gradients": label("also gradients in host memory"),
+    "host_activations": label("also activations in host memory"),
+    "host_weights": label("everything in host memory"),
 }

@@ -103,6 +103,7 @@ KEYS = [
     *("max_iters", "rungs", "batch_size", "accumulation", "ladder"),
     *(
         "memory_bytes",
+        "host_bytes",
         "nanogpt_fits",
         "tokens_per_s",
         "nanogpt_tokens_per_s",
@@ -342,7 +343,7 @@ def test_a_process_of_its_own_writes_a_config(tmp_path: Path) -> None:
         (["--gpu", "xyzzy"], "or give its figures: --peak-tflops 58 --memory 12"),
         (["--gpu", "3080"], "several cards match"),
         (["--gpu", "8x H100 PCIe"], "--gpu 8x H100 PCIe: name a single card, without a count"),
-        (["--gpu", "4070", "--model", "gpt2-xl"], "use --model gpt2-large, or a card with 23 GB or more"),
+        (["--gpu", "T4", "--model", "gpt2-xl"], "use --model gpt2-large, or a card with 32 GB or more"),
         (["--gpu", "4070", "--model", "gpt9"], "--model 'gpt9': unknown"),
         (["--gpu", "4070", "--tokens", "1000"], "--tokens 1000: less than one sequence of 1024 tokens; increase it"),
         (["--gpu", "4070", "--tokens", "1M", "--batch", "2M"], "--tokens 1000000: less than one step of 1,998,848"),

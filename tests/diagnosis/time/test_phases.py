@@ -86,6 +86,18 @@ def test_what_the_first_step_took_beyond_a_step_is_no_part_of_training() -> None
     assert "first steps" in render(diagnosis, format="html")
 
 
+def test_waiting_for_host_memory_is_a_part_of_training() -> None:
+    run = a_short_run([(1.0, 80.0, 20.0)] * 10, told_at=(9,))
+    waited = replace(
+        run, spans=(*run.spans, Span("bus", 9, 400.0)), rows=Rows([Row(each, 141.0) for each in range(10)])
+    )
+    diagnosis = diagnose(replace(waited, wall_ms=10_000.0 + 1410.0))
+    assert diagnosis.phases is not None
+    assert diagnosis.phases.bus_s == pytest.approx(0.4, abs=0.001)
+    assert "– waiting for host memory" in " ".join(render(diagnosis).split())
+    assert diagnose(run).phases.bus_s is None  # type: ignore[union-attr]
+
+
 def test_a_stall_is_taken_from_what_was_waited_for() -> None:
     steps = [(1.0, 80.0, 20.0)] * 30
     steps[15] = (900.0, 80.0, 20.0)

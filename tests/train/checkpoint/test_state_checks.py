@@ -55,6 +55,9 @@ SIZE = (0, -1, 1 << 31, 1.0, True, "1")
 BOUNDS: dict[str, tuple[list[Any], list[Any]]] = {
     **dict.fromkeys(("step", "windows", "micro_batch", "data_offset"), COUNT),
     "ingredients": ([[], ["rope", "not yet known"]], ["rope", None, [3]]),
+    "memory_steps": ([[], ["hidden", "not yet known"]], ["hidden", None, [3]]),
+    "card": ([None, "x"], [3]),
+    "versions": ([{}, {"torch": "2.13.0"}], [[], None]),
     "config": ([{}, {"nobody knows": []}], [[], None]),
     "tokenizer": ([None, "x"], [3]),
     "files": (
@@ -229,6 +232,9 @@ WRONG: dict[str, Any] = {
     "best": [1, math.nan],
     "recent": [1e300],
     "micro_batch": True,
+    "memory_steps": "hidden",
+    "card": 3,
+    "versions": [],
     "data_offset": -1,
     "validation": {"before": 3},
     "training": {"before": [None]},

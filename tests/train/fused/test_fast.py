@@ -13,14 +13,19 @@ import torch
 from torch import Tensor
 
 from nanopace.train.models.fast import FastGPT
-from nanopace.train.models.gpt2 import ModelShape
+from nanopace.train.models.gpt2 import GPT, ModelShape
 
 if find_spec("triton") is None:
     pytest.skip("no triton on this platform", allow_module_level=True)
 
 from nanopace.config import TrainConfig
+from nanopace.train.fused.attention import CudnnThenOurs, TorchAttention
 from nanopace.train.fused.fast import FusedFastGPT
+from nanopace.train.fused.gpt2 import FusedGPT
 from nanopace.train.fused.model import Activations, Layer
+from nanopace.train.kernels import attention as attention_kernels
+from nanopace.train.kernels import embedding, segments, value_embeddings
+from nanopace.train.kernels.attention import Tile
 from nanopace.train.kernels.fp8 import PRODUCTS
 from nanopace.train.parallel import parallelize
 from nanopace.train.plan.run_plan import Choice
@@ -62,7 +67,7 @@ def batch(seed: int = 0, sequences: int = 2, length: int = 5) -> tuple[Tensor, T
     return windows[:, :-1], windows[:, 1:]
 
 
-def gradients(model: FastGPT) -> dict[str, Tensor]:
+def gradients(model: GPT) -> dict[str, Tensor]:
     found = {}
     for name, weight in model.named_parameters():
         assert weight.grad is not None
@@ -198,3 +203,56 @@ def test_the_stream_s_gradient_in_eight_bits_follows_it_from_layer_to_layer(monk
     assert len(wrong) == 3
     assert max(wrong) < 0.1  # two bits and a rounded third
     assert min(moved) > 0.3  # so the gradient of another layer would be noticed
+
+
+class PlainThenOurs:
+    """cuDNN's forward pass needs a card."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> tuple[Tensor, Tensor]:
+        scores = q @ k.mT * (q.size(-1) ** -0.5 if scale is None else scale)
+        scores.masked_fill_(torch.ones_like(scores, dtype=torch.bool).triu(1), float("-inf"))
+        return (scores.softmax(-1) @ v).transpose(1, 2).contiguous().transpose(1, 2), scores.logsumexp(-1)
+
+    backward = CudnnThenOurs.backward
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("recipe", ["gpt2", "fast"])
+def test_attention_s_backward_pass_may_be_ours(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some layers of `fast` have keys of their own, outside the rows."""
+    monkeypatch.setattr(attention_kernels, "TILES", {16: (Tile(16, 16, 1, 1), Tile(16, 16, 1, 1))})
+    shape = replace(SHAPE, n_embd=32, recipe=recipe)
+    model = nudged(shape=shape) if recipe == "fast" else GPT(shape)
+    fused = FusedFastGPT(model) if isinstance(model, FastGPT) else FusedGPT(model)
+    found = []
+    for attention in (TorchAttention(), PlainThenOurs()):
+        fused.attention = attention
+        fused.zero_grad()
+        fused.gradients(*batch())
+        fused.finish()
+        found.append(gradients(model))
+    for name, expected in found[0].items():
+        torch.testing.assert_close(found[1][name], expected, rtol=1e-4, atol=1e-6, msg=name)
+
+
+@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="a card orders programs itself")
+@pytest.mark.parametrize("recipe", ["gpt2", "fast"])
+def test_no_gradient_depends_on_the_order_of_programs(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A card runs a kernel's programs in any order, and the bits must be the same. Most tokens repeat."""
+    from ..kernels.shuffled import shuffled_programs
+
+    for module in (segments, embedding, value_embeddings):
+        monkeypatch.setattr(module, "PIECE", 2)
+    tokens = torch.tensor([[3, 5, 3, 3, 1], [3, 5, 5, 3, 3]])
+    model = nudged() if recipe == "fast" else GPT(replace(SHAPE, recipe="gpt2"))
+    fused = FusedFastGPT(model) if isinstance(model, FastGPT) else FusedGPT(model)
+    found = []
+    for seed in range(3):
+        fused.zero_grad()
+        with shuffled_programs(seed):
+            fused.gradients(tokens, tokens.roll(1, 1))
+            fused.finish()
+        found.append(gradients(model))
+    assert {
+        name for name, each in found[0].items() if any(not torch.equal(each, one[name]) for one in found[1:])
+    } == set()

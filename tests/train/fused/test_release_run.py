@@ -80,7 +80,7 @@ class Spoiled:
 
         def spoiled_backward(fused: FusedGPT, layer: Layer, *given: Any) -> None:
             backward(fused, layer, *given)
-            if layer is not fused._layers[0]:  # those are updated before that
+            if layer is not fused.layers[0]:  # those are updated before that
                 return
             if self._passes in infinite:
                 layer.attn_proj.gradient[0, 0] = torch.inf

@@ -161,7 +161,7 @@ def test_layers_behind_a_gradient_that_is_not_finite_have_taken_the_step(monkeyp
     def broken(self: FusedGPT, *arguments: Any) -> None:
         backward(self, *arguments)
         if next(layers) == 1:
-            self._layers[0].attn_proj.gradient[0, 0] = float("inf")  # where all layers have theirs
+            self.layers[0].attn_proj.gradient[0, 0] = float("inf")  # where all layers have theirs
 
     monkeypatch.setattr(FusedGPT, "_backward", broken)
     _, norm = run.step(1)

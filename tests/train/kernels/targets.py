@@ -33,6 +33,8 @@ from nanopace.config import TrainConfig
 from nanopace.train.fused.fast import FusedFastGPT
 from nanopace.train.fused.gpt2 import FusedGPT
 from nanopace.train.fused.model import Fused
+from nanopace.train.kernels.attention import TILES, attention_backward
+from nanopace.train.kernels.checksum import checksums
 from nanopace.train.kernels.fp8 import FP8, FP8_GRADIENT, PRODUCTS
 from nanopace.train.models.fast import FastGPT
 from nanopace.train.models.gpt2 import ModelShape
@@ -43,6 +45,7 @@ from nanopace.train.optim.optimizer import make_optimizer
 
 BATCH = 8
 ADA = 89  # the first with 8 bits
+HOPPERS = 90  # where attention's backward pass is ours
 HOPPER = re.compile(r"wgmma|cp\.async\.bulk|mbarrier|barrier\.cluster|setmaxnreg|tcgen05")  # and Blackwell
 
 
@@ -101,6 +104,7 @@ def launches_of(shape: ModelShape, saving: tuple[str, ...] = (), fp8: tuple[str,
         fused.finish()
         fused.sequence_losses(inputs, targets)  # as evaluate.py has them
         _step(optimizer)
+        checksums(list(model.parameters()))
     return each_once(launches)
 
 
@@ -111,7 +115,7 @@ def _step(optimizer: torch.optim.Optimizer) -> None:
         optimizer.found_inf = found_inf
         optimizer.step()
     elif isinstance(optimizer, MuonAndAdamW):
-        for stack in optimizer._stacks:
+        for stack in optimizer.stacks:
             stack.step(1.0, 1.0, found_inf, replace(optimizer._settings, dtype=torch.bfloat16, kernels=True))
 
 
@@ -171,6 +175,17 @@ def kernels_with_8_bits(width: int) -> list[Launch]:
     return each_once(each for each in launches if each.has_8_bits)
 
 
+def attention_kernels() -> list[Launch]:
+    """As both recipes have it: queries, keys and values in one row."""
+    with torch.device("meta"), written_down() as launches:
+        for head in TILES:
+            packed = torch.empty((BATCH, 1024, 3, 2, head), dtype=torch.bfloat16)
+            q, k, v = (each.transpose(1, 2) for each in packed.unbind(2))
+            out = torch.empty((BATCH, 1024, 2, head), dtype=torch.bfloat16).transpose(1, 2)
+            attention_backward(out, (q, k, v), out, torch.empty((BATCH, 2, 1024)), 1.0)
+    return each_once(launches)
+
+
 def compiled(launch: Launch, width: int, generation: int) -> dict[str, Any]:
     kernel = launch.kernel.warmup(*launch.arguments, grid=(1,), **launch.options)
     usage = _usage(kernel.asm["cubin"])
@@ -202,7 +217,8 @@ def main(generations: str, widths: str, without: str = "") -> None:
         launches, with_8_bits = all_kernels(width, without), kernels_with_8_bits(width)
         cards = [int(each) for each in generations.split(",")]
         later = sorted({max(each, ADA) for each in cards})
-        for some, generation in [*((launches, each) for each in cards), *((with_8_bits, each) for each in later)]:
+        todo = [*((launches, each) for each in cards), *((with_8_bits, each) for each in later)]
+        for some, generation in [*todo, (attention_kernels(), HOPPERS)]:
             triton.runtime.driver.set_active(Target(generation))
             for each in some:
                 print(json.dumps(compiled(each, width, generation)), flush=True)

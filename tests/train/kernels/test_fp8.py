@@ -205,7 +205,7 @@ def test_a_run_gets_what_is_faster(timed: Timed, corpus: Path) -> None:
                 plan = replace(plan, fp8=Choice(*pick_products(SHAPE, 2, DEVICE)))
             fused = parallelize(model.to(DEVICE), plan).fused
             assert isinstance(fused, (FusedGPT, FusedFastGPT))
-            matrices = fused._layers[0].qkv, fused._layers[0].mlp_fc, fused._head
+            matrices = fused.layers[0].qkv, fused.layers[0].mlp_fc, fused._head
             assert [each.fp8_weight is not None for each in matrices] == [fp8, False, fp8]
 
 

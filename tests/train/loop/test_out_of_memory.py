@@ -15,6 +15,7 @@ from nanopace.errors import UsageError
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import newest_intact
 from nanopace.train.loop.loop import Loop
+from nanopace.train.loop.passes import PlainPasses
 from nanopace.train.models.gpt2 import GPT
 
 from ..conftest import TINY, Recorder
@@ -188,3 +189,19 @@ def test_a_real_allocator_that_fails(tmp_path: Path, corpus: Path) -> None:
     assert [each["batch_size"] for each in found if each.get("where", "step") != "evaluation"][-1] < 32
     assert losses == pytest.approx(list(large.losses.values()), abs=2e-3)
     assert evaluations == pytest.approx(vals(large), abs=2e-3)
+
+
+def test_a_checkpoint_holds_the_memory_steps_taken_since(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run with deterministic=True resumes with them: what is recomputed in another precision has other bits."""
+    left = iter(["hidden"])
+    monkeypatch.setattr(PlainPasses, "climb", lambda _: next(left, None))
+    Memory(monkeypatch, 6, after=7)
+    run(corpus, tmp_path / "out", **PLAIN, keep_last=3)
+    states = {path.parent.name: json.loads(path.read_text()) for path in (tmp_path / "out").rglob("state.json")}
+    assert {name: each["memory_steps"] for name, each in states.items()} == {
+        "step-00000005": [],
+        "step-00000010": ["hidden"],
+        "step-00000011": ["hidden"],
+    }

@@ -10,7 +10,8 @@ from nanopace.errors import ConfigError
 from nanopace.literals import Value
 from nanopace.memory_ladder import MEMORY_STEPS
 from nanopace.train.plan.device import Machine, pick_kernels
-from nanopace.train.plan.ladder import pick_steps, released_batch
+from nanopace.train.plan.ladder import check_host, pick_steps, released_batch
+from nanopace.train.plan.run_plan import Choice
 from nanopace.train.plan.settings import shape_of
 
 pytest.importorskip("triton")
@@ -99,7 +100,54 @@ def test_what_fits_where_gradients_need_not_be_kept(knobs: dict[str, Value], fit
     assert released_batch(config, shape, CARD, kernels) == fitting
 
 
+XL: dict[str, Value] = {"n_layer": 48, "n_head": 25, "n_embd": 1600, "vocab_size": 50304}
+WITH_HOST = ("activation", "hidden", "attention", "host")
+
+
+def test_the_host_s_memory_where_nothing_else_fits() -> None:
+    steps, why = picked(**XL, batch_size=4)
+    assert steps == WITH_HOST
+    assert why == (
+        "activation, hidden, attention, host: takes about 11.2 of 12.0 GiB, and 17.1 GiB of host memory; without it, "
+        "not even one sequence fits"
+    )
+    assert picked(**XL, batch_size=4, fused=False, kernels="compiled")[0] == ()
+
+
+def test_who_asks_for_it_gets_what_else_it_takes() -> None:
+    assert picked(batch_size=8, memory="host")[0] == ("host",)
+    steps, why = picked(**XL, batch_size=4, memory="host")
+    assert steps == WITH_HOST
+    assert why.endswith("GiB of host memory; as requested")
+    assert picked(**XL, batch_size=4, memory="host_gradients")[0] == (*WITH_HOST, "host_gradients")
+    unknown = Machine(torch.device("cuda", 0), "a card")
+    assert picked(unknown, batch_size=8, memory="host") == (("host",), "host: as requested")
+
+
+@pytest.mark.parametrize(("knobs", "ranks"), [({}, 2), ({"parallel": "fsdp"}, 1), ({"fused": False}, 1)])
+def test_the_host_s_memory_needs_our_kernels_and_one_process(knobs: dict[str, Value], ranks: int) -> None:
+    config = TrainConfig(memory="host", dtype="bfloat16", **knobs)  # type: ignore[arg-type]
+    shape = shape_of(config, "gelu")
+    kernels = Choice(*pick_kernels(config, shape, CARD.device, ranks))
+    why = "as requested" if ranks == 1 and "fused" in knobs else "with several processes"
+    with pytest.raises(ConfigError, match=rf"memory=host needs our own kernels, which .* {why}"):
+        check_host(config, shape, kernels, ())
+
+
+def test_what_is_in_the_host_s_memory_is_not_checked() -> None:
+    config = TrainConfig(check_every=10, deterministic=True)
+    fused = Choice("fused", "as on a card")
+    check_host(config, shape_of(config, "gelu"), fused, ("activation",))
+    with pytest.raises(ConfigError, match="memory=host and check_every cannot be combined"):
+        check_host(config, shape_of(config, "gelu"), fused, ("host",))
+
+
+def test_matrices_in_eight_bits_stay_on_the_card() -> None:
+    with pytest.raises(ConfigError, match="memory=host_weights and fp8=True cannot be combined"):
+        TrainConfig(memory="host_weights", fp8=True)
+
+
 def test_a_name_that_is_none() -> None:
-    known = "activation, hidden, attention, averages, gradients"
+    known = "activation, hidden, attention, averages, gradients, host, host_gradients, host_activations, host_weights"
     with pytest.raises(ConfigError, match=f"memory must be auto or any of {known}"):
         TrainConfig(memory="hiden")

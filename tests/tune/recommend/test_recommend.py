@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from nanopace.config import KNOBS, TrainConfig
 from nanopace.errors import UsageError
 from nanopace.hardware.cards import Card, all_cards, find_card
-from nanopace.hardware.memory import climb, fused_peak_bytes, largest_micro_batch, peak_bytes, usable_bytes
-from nanopace.hardware.speed import launch_seconds, token_seconds
+from nanopace.hardware.memory import climb, fused_peak_bytes, host_bytes, largest_micro_batch, peak_bytes, usable_bytes
+from nanopace.hardware.speed import bus_seconds, launch_seconds, pace, token_seconds
 from nanopace.memory_ladder import MEMORY_STEPS
 from nanopace.tune.recommend.choices import learning_rate
 from nanopace.tune.recommend.datasets import KNOWN, Dataset
+from nanopace.tune.recommend.micro_batch import host_micro_batch, largest_released
 from nanopace.tune.recommend.models import NAMED, Model, find_model
 from nanopace.tune.recommend.notes import headline, notes
 from nanopace.tune.recommend.recommend import TWO_WEEKS_S, Recommendation, best_model, fits, recommend
@@ -62,12 +63,13 @@ def test_the_micro_batch_is_the_smallest_within_two_per_cent() -> None:
 def test_what_is_recommended_fits_and_is_a_config(card: object) -> None:
     card = next(each for each in all_cards() if each is card)
     for model in NAMED.values():
-        if not fits(card, model):
+        if not fits(card, model) and host_micro_batch(card, model, 512) is None:
             with pytest.raises(UsageError, match=r"does not fit on .* GiB if gradients are kept, but") as raised:
                 recommend(card, model)
-            advice_holds(card, model, str(raised.value))
+            advice_holds(card, str(raised.value))
             continue
         found = recommend(card, model)
+        assert bool(found.host_bytes) == ("host" in found.ladder) == ("host" in codes(found)) != fits(card, model)
         assert found.batch_size * found.accumulation * model.block_size == found.tokens_per_step == 524_288
         assert found.memory_bytes <= usable_bytes(card.memory_gb)
         assert found.evaluation_share <= found.nanogpt_evaluation_share <= 0.01
@@ -75,28 +77,42 @@ def test_what_is_recommended_fits_and_is_a_config(card: object) -> None:
         assert config.tokens_per_iteration == 524_288
 
 
-def advice_holds(card: Card, model: Model, said: str) -> None:
-    """What the message recommends instead fits, and nothing larger does."""
-    if released := re.search(r"--batch (\d+) or less", said):
-        tokens = int(released[1])
-        found = recommend(card, model, step_tokens=tokens)
-        assert (found.batch_size, found.accumulation) == (tokens // 1024, 1)
-        assert found.ladder == MEMORY_STEPS
-        assert found.memory_bytes <= usable_bytes(card.memory_gb)
-        assert not fits(card, model, tokens + 1024)
-    elif smaller := re.search(r"--model (\S+),", said):
+def advice_holds(card: Card, said: str) -> None:
+    """What the message recommends instead fits."""
+    if smaller := re.search(r"--model (\S+),", said):
         assert fits(card, NAMED[smaller[1]])
     else:
         assert "use fewer layers, a smaller block_size" in said
 
 
+def test_xl_fits_in_12_gb_with_the_host_s_memory() -> None:
+    """What the trainer would do; the speed is that of a bus, which the micro-batches do not need."""
+    card, xl = find_card("4070"), NAMED["gpt2-xl"]
+    found = recommend(card, xl)
+    assert (found.batch_size, found.ladder) == (4, climb(*xl.size, 4, 12))
+    assert found.host_bytes == host_bytes(*xl.size, 4, found.ladder)
+    assert found.tokens_per_s is not None
+    micro, update = bus_seconds(xl.size, 4096, found.ladder)
+    assert (micro, update) == (0.0, pytest.approx(0.872, abs=0.001))
+    alone = pace(card, *xl.size, 4, 128, steps=found.ladder[:-1])
+    assert alone is not None
+    assert 524_288 / found.tokens_per_s.expected == pytest.approx(524_288 / alone.expected + update)
+
+
+def test_more_of_it_passes_the_bus_with_every_micro_batch() -> None:
+    size, steps = (36, 2560, 50304, 1024), ("attention", "host", "host_gradients", "host_activations", "host_weights")
+    matrices, rest = 12 * 36 * 2560**2, (50304 + 1024) * 2560
+    assert bus_seconds(size, 0, steps[:3], 10) == pytest.approx(
+        (4 * matrices / 1e10, ((20 + 7 / 3) * matrices + 8 * rest) / 1e10)
+    )
+    assert bus_seconds(size, 1024, steps[:4], 10)[0] == pytest.approx((4 * matrices + 4 * 1024 * 2560 * 36) / 1e10)
+    assert bus_seconds(size, 0, steps, 10)[0] == pytest.approx(8 * matrices / 1e10)
+    assert bus_seconds(size, 1024, ("attention",)) == (0.0, 0.0)
+
+
 def test_a_model_whose_gradients_do_not_fit_takes_steps_of_one_micro_batch() -> None:
     model = find_model("n_layer=30,n_head=25,n_embd=1600")
     card = find_card("4070")
-    with pytest.raises(
-        UsageError, match=r"needs 13\.8 GiB if gradients are kept, but there are only 12; use --batch 3072"
-    ):
-        recommend(card, model)
     found = recommend(card, model, step_tokens=2048)
     assert (found.batch_size, found.accumulation) == (2, 1)
     assert found.ladder == MEMORY_STEPS
@@ -109,9 +125,7 @@ def test_a_model_whose_gradients_do_not_fit_takes_steps_of_one_micro_batch() -> 
 def test_the_advised_step_fits_as_it_is_rounded() -> None:
     """Steps of 64 or more sequences are multiples of 16."""
     card, model = find_card("4070"), find_model("n_layer=30,n_head=25,n_embd=1600,block_size=32")
-    with pytest.raises(UsageError, match="does not fit on") as raised:
-        recommend(card, model)
-    tokens = int(re.findall(r"--batch (\d+) or less", str(raised.value))[0])
+    tokens = largest_released(card, model) * 32
     assert recommend(card, model, step_tokens=tokens).batch_size == tokens // 32 == 112
     assert fused_peak_bytes(*model.size, 121, MEMORY_STEPS) <= usable_bytes(card.memory_gb)
     assert not fits(card, model, 121 * 32)  # that would be a step of 128
@@ -310,10 +324,10 @@ def test_too_little() -> None:
         recommend(find_card("4070"), NAMED["gpt2"], tokens=5000, step_tokens=8192)
     with pytest.raises(UsageError, match=r"--batch 1000: less than one sequence of 1024 tokens"):
         recommend(find_card("4070"), NAMED["gpt2"], step_tokens=1000)
-    with pytest.raises(UsageError, match=r"there are only 12; use --model gpt2-large, or a card with 23 GB or more"):
-        recommend(find_card("4070"), NAMED["gpt2-xl"])
+    with pytest.raises(UsageError, match=r"there are only 16; use --model gpt2-large, or a card with 32 GB or more"):
+        recommend(find_card("T4"), NAMED["gpt2-xl"])  # our kernels do not run there
     with pytest.raises(UsageError, match="use fewer layers, a smaller block_size"):
-        recommend(find_card("3050 laptop"), Model("small", 12, 12, 768, 65536, 50304))
+        recommend(find_card("3050 laptop"), Model("small", 12, 12, 768, 1 << 19, 50304))
 
 
 @settings(max_examples=60)

@@ -26,6 +26,7 @@ PHASES: Mapping[str, str] = {
     "data": label("data"),
     "step": label("forward+backward"),
     "optimizer": label("optimizer"),
+    "bus": label("host memory"),
     "evaluation": label("evaluation"),
     "checkpoint": label("checkpoint"),
     "sample": label("sampling"),

@@ -16,7 +16,7 @@ from nanopace.diagnosis.time.slow_rows import Breakdown
 from nanopace.medians import typical
 from nanopace.run import Phase, Run
 
-_OF_A_STEP: tuple[Phase, ...] = ("data", "step", "optimizer")
+_OF_A_STEP: tuple[Phase, ...] = ("data", "step", "optimizer", "bus")
 
 
 class _StepParts(NamedTuple):
@@ -45,6 +45,7 @@ def find_phases(run: Run, breakdown: Breakdown, wall: Wall) -> Phases | None:
         logging_s=seconds("logging"),
         other_s=seconds("other"),
         checkpoint_background_s=background / 1000,
+        bus_s=training["bus"] / 1000 if any(span.phase == "bus" for span in run.spans) else None,
     )
 
 

@@ -7,6 +7,9 @@ A thread then writes the bytes to disk.
 Whatever the disk does, training continues: a failed save is a `SaveResult` with its reason, and the next one tries
 again. No checkpoint is removed before enough others are known to be intact, nor while it may be the best. Each write
 asks for the directory again, because another run may have taken it (lock.py).
+
+Tensors that are in the host's memory already (train/host) are not copied: they are written from where they are, and the
+next update waits until they are.
 """
 
 from __future__ import annotations
@@ -78,7 +81,10 @@ class Checkpointer:
         tokenizer: Tokenizer | None,
         keep_last: int,
         device: torch.device,
+        at_home: Callable[[Tensor], bool] | None = None,
     ) -> None:
+        """`at_home`: whether a tensor is in the host's memory; None: none is."""
+        self._at_home = at_home
         self._claim, self._tokenizer, self._keep_last, self._device = claim, tokenizer, keep_last, device
         self._sources: dict[str, Mapping[str, Tensor]] = {
             MODEL: dict(model.named_parameters()),
@@ -87,6 +93,7 @@ class Checkpointer:
         self._files: dict[str, TensorFile] = {}
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._staged: torch.cuda.Event | None = None
+        self._unwritten = False  # whether a save began since the last update
         self._run_dir = claim.run_dir
         self._known = KnownBest()
         self._unwritten_best: Best | None = None  # not in best.json yet
@@ -113,6 +120,7 @@ class Checkpointer:
         if not self._has_memory(step):
             return
         self._idle.clear()
+        self._unwritten = True
         if self._stream is None:
             self._stage()
         else:
@@ -124,7 +132,13 @@ class Checkpointer:
         self._jobs.put(_SaveJob(step, state, self._staged, began))
 
     def before_update(self) -> bool:
-        """Call before the weights change. True if the copy is not done yet; then the card waits, not the host."""
+        """Call before the weights change. True if the copy is not done yet; then the card waits, not the host, unless
+        the host's own memory is still being written."""
+        if self._at_home is not None and self._unwritten:
+            self._staged, self._unwritten = None, False
+            waits = not self._idle.is_set()
+            self._idle.wait()
+            return waits
         staged, self._staged = self._staged, None
         if staged is None or staged.query():
             return False
@@ -184,7 +198,9 @@ class Checkpointer:
     def _allocate(self) -> None:
         """Allocate staging memory. Runs in the thread, because pinning gigabytes takes seconds."""
         pinned = self._device.type == "cuda"
-        self._files = {name: TensorFile(tensors, pinned=pinned) for name, tensors in self._sources.items()}
+        self._files = {
+            name: TensorFile(tensors, pinned=pinned, at_home=self._at_home) for name, tensors in self._sources.items()
+        }
 
     def _stage(self) -> None:
         for name, file in self._files.items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,9 +39,12 @@ class Written:
 
 
 class TensorFile:
-    """The bytes of one safetensors file, and a view of them for each tensor."""
+    """The bytes of one safetensors file, and a view of them for each tensor. Tensors that are `at_home`, in the host's
+    memory, are not copied, but written from where they are."""
 
-    def __init__(self, tensors: Mapping[str, Tensor], *, pinned: bool) -> None:
+    def __init__(
+        self, tensors: Mapping[str, Tensor], *, pinned: bool, at_home: Callable[[Tensor], bool] | None = None
+    ) -> None:
         ordered = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))  # keeps all aligned
         header: dict[str, object] = {"__metadata__": {"format": "pt"}}
         end = 0
@@ -55,15 +58,23 @@ class TensorFile:
         written = json.dumps(header, separators=(",", ":")).encode()
         start = -(-(8 + len(written)) // 64) * 64  # the header is padded, so that the values are aligned
         written = written.ljust(start - 8)
-        self._memory = _allocate(start + end, pinned)
+        copied = {name: tensor for name, tensor in ordered if at_home is None or not at_home(tensor)}
+        size = start + sum(each.numel() * each.element_size() for each in copied.values())
+        self._memory = _allocate(size, pinned)
         opening = bytearray(len(written).to_bytes(8, "little") + written)
         self._memory[:start] = torch.frombuffer(opening, dtype=torch.uint8)
         self._views: dict[str, Tensor] = {}
-        at = start
+        self._parts: list[Tensor] = []  # all bytes, in order
+        begin, at = 0, start
         for name, tensor in ordered:
-            size = tensor.numel() * tensor.element_size()
-            self._views[name] = self._memory[at : at + size].view(tensor.dtype).view(tensor.shape)
-            at += size
+            if name in copied:
+                size = tensor.numel() * tensor.element_size()
+                self._views[name] = self._memory[at : at + size].view(tensor.dtype).view(tensor.shape)
+                at += size
+            else:
+                self._parts += [self._memory[begin:at], tensor.detach().view(-1).view(torch.uint8)]
+                begin = at
+        self._parts.append(self._memory[begin:at])
 
     @property
     def pinned(self) -> bool:
@@ -71,23 +82,25 @@ class TensorFile:
 
     def stage(self, tensors: Mapping[str, Tensor]) -> None:
         """Start copying. From a card to pinned memory this returns immediately; the caller waits for the stream."""
-        assert tensors.keys() == self._views.keys()
+        assert tensors.keys() >= self._views.keys()
         for name, view in self._views.items():
             view.copy_(tensors[name], non_blocking=True)
 
     def write(self, path: Path) -> Written:
         """Write the file and sync it to disk."""
-        memory = self._memory.numpy().data
-        digest = hashlib.sha256()
+        digest, size = hashlib.sha256(), 0
         with open(path, "wb", buffering=0) as file:
-            for begin in range(0, len(memory), PIECE):
-                piece = memory[begin : begin + PIECE]
-                digest.update(piece)
-                written = 0
-                while written < len(piece):
-                    written += file.write(piece[written:])
+            for part in self._parts:
+                memory = part.numpy().data
+                size += len(memory)
+                for begin in range(0, len(memory), PIECE):
+                    piece = memory[begin : begin + PIECE]
+                    digest.update(piece)
+                    written = 0
+                    while written < len(piece):
+                        written += file.write(piece[written:])
             os.fsync(file.fileno())
-        return Written(len(memory), digest.hexdigest())
+        return Written(size, digest.hexdigest())
 
 
 def _allocate(size: int, pinned: bool) -> Tensor:

@@ -13,7 +13,7 @@ from collections import defaultdict
 from nanopace.ledger import CompileEvent, LedgerWriter, SpanEvent, StallEvent
 from nanopace.train.clock.clock import SUSPEND, Clock, Piece
 
-STEP_PHASES = ("data", "step", "optimizer")
+STEP_PHASES = ("data", "step", "optimizer", "bus")  # bus: waiting for the host's memory
 ALONE = "before the ranks meet"  # the part of a step in which a rank does not wait for others
 LAST_SAVE = "waiting for the last one"  # training is over, only the disk is still busy: not a stall
 _SPANS_EVERY = 1.0  # seconds

@@ -11,11 +11,9 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from nanopace.knob_values import ingredients
-from nanopace.train.fused.attention import attention_backward
-from nanopace.train.fused.matrix import Matrix, weight_of
+from nanopace.train.fused.matrix import Away, Matrix, weight_of
 from nanopace.train.fused.model import Activations, Fused, Layer, Norm, SavedAttention, gradient_of, rows_of
 from nanopace.train.kernels.addmm import addmm_
 from nanopace.train.kernels.embedding import embed_norm, embed_norm_backward
@@ -44,7 +42,7 @@ class FusedFastGPT(Fused):
         super().__init__(model, steps, norm, relu2=relu2, cap=CAP if "soft_cap" in has else None)
         head_in_fp8 = "head" in fp8
         head = Matrix(weight_of(model.lm_head), fp8_forward=head_in_fp8, fp8_backward=head_in_fp8)
-        self._set_matrices(_layers(model, fp8), head)
+        self._set_matrices(_layers(model, fp8, self._away), head)
 
     def _embed(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         return embed_norm(tokens, self._tokens, self._positions)
@@ -53,7 +51,7 @@ class FusedFastGPT(Fused):
         assert embedded is not None
         assert factors is not None
         d_positions = None if self._positions is None else self._positions.grad
-        embed_norm_backward(d_x, embedded, factors, tokens, gradient_of(self._tokens), d_positions)
+        embed_norm_backward(d_x, embedded, factors, tokens, self._order, gradient_of(self._tokens), d_positions)
 
     def _attend(self, layer: Layer, packed: Tensor, tokens: Tensor) -> SavedAttention:
         if layer.value_table is not None and layer.value_gate is not None:
@@ -64,9 +62,7 @@ class FusedFastGPT(Fused):
         if layer.shifts_keys:
             k = shifted_keys(packed, batch, heads)
         q, k, v = (each.transpose(1, 2).requires_grad_() for each in (q, k, v))
-        with torch.enable_grad():
-            out = functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=self._scale)
-        return SavedAttention(packed, (q, k, v), out, factors)
+        return SavedAttention(packed, (q, k, v), *self.attention.forward(q, k, v, self._scale), factors)
 
     def _attended(self, layer: Layer, attention: SavedAttention) -> Tensor:
         if layer.own_share is None:
@@ -83,7 +79,7 @@ class FusedFastGPT(Fused):
         scale: Tensor | None,
     ) -> None:
         attention = saved.attention or self._attend(layer, layer.qkv.product(saved.y_1), tokens)
-        packed, q_k_v, out, factors = attention
+        packed, q_k_v, out, sums, factors = attention
         assert factors is not None
         d_rows, d_values = torch.mm(d_x, layer.attn_proj.copy), None
         if layer.own_share is None:
@@ -93,7 +89,8 @@ class FusedFastGPT(Fused):
             rows, d_values = without_own_backward(d_rows, out.detach(), packed, share, d_share)
         addmm_(layer.attn_proj.gradient, d_x.t(), rows)
         del rows
-        d_q_k_v = attention_backward(out, q_k_v, d_rows.view_as(out.transpose(1, 2)).transpose(1, 2))
+        d_out = d_rows.view_as(out.transpose(1, 2)).transpose(1, 2)
+        d_q_k_v = self.attention.backward(out, sums, q_k_v, d_out, self._scale)
         d8 = layer.qkv.empty_fp8_gradient(len(packed))
         qk_norm_rope_backward(  # packed becomes its own gradient
             d_q_k_v,
@@ -105,10 +102,10 @@ class FusedFastGPT(Fused):
             d8=d8,
             scale=scale,
         )
-        del d_q_k_v, d_rows, d_values
+        del d_q_k_v, d_rows, d_out, d_values
         if layer.value_table is not None and layer.value_gate is not None:
             d_table, d_gate = gradient_of(layer.value_table), gradient_of(layer.value_gate)
-            add_value_embeddings_backward(packed, tokens, layer.value_table, layer.value_gate, d_table, d_gate)
+            add_value_embeddings_backward(packed, self._order, layer.value_table, layer.value_gate, d_table, d_gate)
         addmm_(layer.qkv.gradient, packed.t(), saved.y_1)
         rms_norm_backward(layer.qkv.input_gradient(packed, d8, scale), saved.y_1, saved.factor_1, d_x, d_x8, scale)
 
@@ -124,7 +121,8 @@ class FusedFastGPT(Fused):
         return self._angles[length]
 
 
-def _layers(model: FastGPT, fp8: Collection[str]) -> list[Layer]:
+def _layers(model: FastGPT, fp8: Collection[str], away: Away | None) -> list[Layer]:
+    qkv, into = ("qkv" in fp8, "into" in fp8)
     has = ingredients(model.shape.recipe, model.shape.without)
     tables = cast(nn.ModuleList, model.transformer["wve"])
     table_of = value_tables(model.shape.n_layer) if "value_embeddings" in has else {}
@@ -133,10 +131,10 @@ def _layers(model: FastGPT, fp8: Collection[str]) -> list[Layer]:
         assert isinstance(block, FastBlock)
         layers.append(
             Layer(
-                Matrix(weight_of(block.attn.c_attn), fp8_forward="qkv" in fp8, fp8_backward="qkv" in fp8),
-                Matrix(weight_of(block.attn.c_proj)),
-                Matrix(weight_of(block.mlp.c_fc), fp8_forward="into" in fp8, fp8_backward="into" in fp8),
-                Matrix(weight_of(block.mlp.c_proj), fp8_backward="into" in fp8),
+                Matrix(weight_of(block.attn.c_attn), away=away, fp8_forward=qkv, fp8_backward=qkv),
+                Matrix(weight_of(block.attn.c_proj), away=away),
+                Matrix(weight_of(block.mlp.c_fc), away=away, fp8_forward=into, fp8_backward=into),
+                Matrix(weight_of(block.mlp.c_proj), away=away, fp8_backward=into),
                 weight_of(tables[table_of[number]]) if number in table_of else None,
                 block.attn.value_gate,
                 block.attn.own_share,

@@ -10,11 +10,9 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from nanopace.memory_ladder import keeps_gradients
-from nanopace.train.fused.attention import attention_backward
-from nanopace.train.fused.matrix import Matrix, weight_of
+from nanopace.train.fused.matrix import Away, Matrix, weight_of
 from nanopace.train.fused.model import Activations, Fused, Layer, Norm, SavedAttention, gradient_of, rows_of
 from nanopace.train.fused.step_in_backward import share_gradients
 from nanopace.train.kernels.addmm import addmm_
@@ -39,7 +37,7 @@ class FusedGPT(Fused):
         if not keeps_gradients(steps):
             share_gradients(blocks)
         self._heads = model.shape.n_head
-        layers = [_layer(each, fp8) for each in blocks]
+        layers = [_layer(each, fp8, self._away) for each in blocks]
         head = Matrix(
             self._tokens,
             weight_of(model.transformer["ln_f"]),
@@ -54,14 +52,12 @@ class FusedGPT(Fused):
         return embed(tokens, self._tokens, self._positions), None
 
     def _embed_backward(self, d_x: Tensor, tokens: Tensor, embedded: Tensor | None, factors: Tensor | None) -> None:  # noqa: ARG002
-        embed_backward(d_x, tokens, gradient_of(self._tokens), gradient_of(self._positions))
+        embed_backward(d_x, tokens, self._order, gradient_of(self._tokens), gradient_of(self._positions))
 
     def _attend(self, layer: Layer, packed: Tensor, tokens: Tensor) -> SavedAttention:  # noqa: ARG002
         parts = packed.view(*tokens.shape, 3, self._heads, packed.size(1) // (3 * self._heads))
         q, k, v = (each.transpose(1, 2).requires_grad_() for each in parts.unbind(2))
-        with torch.enable_grad():
-            out = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return SavedAttention(packed, (q, k, v), out)
+        return SavedAttention(packed, (q, k, v), *self.attention.forward(q, k, v))
 
     def _backward_attention(
         self,
@@ -76,7 +72,7 @@ class FusedGPT(Fused):
         out = attention.out
         d_out = torch.mm(d_x, layer.attn_proj.copy).view_as(out.transpose(1, 2)).transpose(1, 2)
         addmm_(layer.attn_proj.gradient, d_x.t(), rows_of(out))
-        d_q_k_v = [rows_of(each) for each in attention_backward(out, attention.q_k_v, d_out)]
+        d_q_k_v = [rows_of(each) for each in self.attention.backward(out, attention.sums, attention.q_k_v, d_out)]
         d_y = _backward_packed(d_q_k_v, layer.qkv, saved.y_1)
         layer_norm_backward(d_y, saved.y_1, saved.factor_1, d_x, d_x8, scale)
 
@@ -94,11 +90,12 @@ def _backward_packed(grads: list[Tensor], matrix: Matrix, y: Tensor) -> Tensor:
     return d_y
 
 
-def _layer(block: nn.Module, fp8: Collection[str]) -> Layer:
+def _layer(block: nn.Module, fp8: Collection[str], away: Away | None) -> Layer:
     assert isinstance(block, Block)
+    attn, mlp, into = block.attn, block.mlp, "into" in fp8
     return Layer(
-        Matrix(weight_of(block.attn.c_attn), weight_of(block.ln_1), fp8_forward="qkv" in fp8),
-        Matrix(weight_of(block.attn.c_proj)),
-        Matrix(weight_of(block.mlp.c_fc), weight_of(block.ln_2), fp8_forward="into" in fp8, fp8_backward="into" in fp8),
-        Matrix(weight_of(block.mlp.c_proj), fp8_backward="into" in fp8),
+        Matrix(weight_of(attn.c_attn), weight_of(block.ln_1), away=away, fp8_forward="qkv" in fp8),
+        Matrix(weight_of(attn.c_proj), away=away),
+        Matrix(weight_of(mlp.c_fc), weight_of(block.ln_2), away=away, fp8_forward=into, fp8_backward=into),
+        Matrix(weight_of(mlp.c_proj), away=away, fp8_backward=into),
     )

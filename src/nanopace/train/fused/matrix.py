@@ -7,6 +7,8 @@ backward pass needs only the norm's output.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
@@ -14,9 +16,19 @@ from nanopace.train.kernels.fold import fold, unfold
 from nanopace.train.kernels.fp8 import FP8, FP8_GRADIENT, Fp8Weight
 
 
+class Away(NamedTuple):
+    """Where the copy and the gradient of a matrix are that is itself in the host's memory."""
+
+    copy: torch.device
+    gradient: torch.device
+
+
 class Matrix:
     """A bfloat16 copy of a matrix, with the preceding norm's weight folded in. There may also be copies in 8 bits: with
-    `fp8_forward` for norm outputs, with `fp8_backward` for gradients in 8 bits."""
+    `fp8_forward` for norm outputs, with `fp8_backward` for gradients in 8 bits.
+
+    With `away`, the weight itself is in the host's memory (train/host), and whoever brings it to the card passes it to
+    `unfold` and `copy_rows`. Its copy and its gradient are on the card, or on the meta device if they come and go."""
 
     def __init__(
         self,
@@ -24,16 +36,22 @@ class Matrix:
         norm: nn.Parameter | None = None,
         *,
         shared: bool = False,
+        away: Away | None = None,
         fp8_forward: bool = False,
         fp8_backward: bool = False,
     ) -> None:
         self._weight, self._norm = weight, norm
-        self.copy = torch.empty_like(weight, dtype=torch.bfloat16)
+        self.away = away is not None
+        self.gradient_stays = away is None or away.gradient.type != "meta"
+        self.copy = torch.empty_like(weight, dtype=torch.bfloat16, device=None if away is None else away.copy)
         self.fp8_weight = (
             Fp8Weight(self.copy, forward=fp8_forward, backward=fp8_backward) if fp8_forward or fp8_backward else None
         )
         # The products add to this: the weight's own gradient, unless others add to that as well.
-        self.gradient = torch.zeros_like(weight) if shared or weight.grad is None else weight.grad
+        if away is not None:
+            self.gradient = torch.zeros_like(weight, device=away.gradient)
+        else:
+            self.gradient = torch.zeros_like(weight) if shared or weight.grad is None else weight.grad
         self.shared = shared
 
     @property
@@ -41,14 +59,26 @@ class Matrix:
         """Its own weight, and the norm's."""
         return [self._weight] if self._norm is None else [self._weight, self._norm]
 
-    @torch.no_grad()
+    @property
+    def norm(self) -> nn.Parameter | None:
+        return self._norm
+
     def refresh_copies(self) -> None:
-        if self._norm is None:
-            self.copy.copy_(self._weight)
-        else:
-            fold(self._weight, self._norm, self.copy)
-        if self.fp8_weight is not None:
+        self.copy_rows(self._weight)
+
+    @torch.no_grad()
+    def copy_rows(self, weight: Tensor, first: int = 0) -> None:
+        """Refresh the copies of these rows of the weight, the last ones at the end."""
+        self.copy_into(self.copy[first : first + len(weight)], weight)
+        if self.fp8_weight is not None and first + len(weight) == len(self.copy):
             self.fp8_weight.quantize(self.copy)
+
+    def copy_into(self, copy: Tensor, weight: Tensor) -> None:
+        """The copy of some rows of the weight."""
+        if self._norm is None:
+            copy.copy_(weight)
+        else:
+            fold(weight, self._norm, copy)
 
     def empty_fp8(self, x: Tensor) -> Tensor | None:
         """An 8-bit buffer for the norm of x, to be multiplied by this matrix; None if it stays in bfloat16."""
@@ -77,11 +107,17 @@ class Matrix:
     @torch.no_grad()
     def unfold(self) -> None:
         """Turn the accumulated gradient into those of the weight and of the norm."""
-        if self._norm is None:
-            return
+        if self._norm is not None:
+            assert self._norm.grad is not None
+            assert self._weight.grad is not None
+            unfold(self._weight, self._norm, self.gradient, self._weight.grad, self._norm.grad, add=self.shared)
+
+    @torch.no_grad()
+    def unfold_away(self, weight: Tensor, gradient: Tensor) -> None:
+        """The same, with the weight and its gradient as they are on the card now."""
+        assert self._norm is not None
         assert self._norm.grad is not None
-        assert self._weight.grad is not None
-        unfold(self._weight, self._norm, self.gradient, self._weight.grad, self._norm.grad, add=self.shared)
+        unfold(weight, self._norm, gradient, gradient, self._norm.grad, add=False)
 
 
 def weight_of(module: nn.Module) -> nn.Parameter:

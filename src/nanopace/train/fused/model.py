@@ -11,20 +11,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from nanopace.memory_ladder import MEMORY_STEPS, recomputed
-from nanopace.train.fused.matrix import Matrix, weight_of
+from nanopace.memory_ladder import MEMORY_STEPS, on_host, recomputed
+from nanopace.train.fused.attention import Attention, TorchAttention
+from nanopace.train.fused.matrix import Away, Matrix, weight_of
 from nanopace.train.fused.step_in_backward import StepInBackward
 from nanopace.train.kernels.activation import gelu, gelu_backward
 from nanopace.train.kernels.addmm import addmm_
 from nanopace.train.kernels.fp8 import GRADIENT_SCALE
 from nanopace.train.kernels.head import head_gradients, head_losses
 from nanopace.train.kernels.relu2 import relu2, relu2_backward
+from nanopace.train.kernels.segments import SortedTokens, sort_tokens
 from nanopace.train.models.gpt2 import GPT
+from nanopace.train.models.recipes import block_matrices
 from nanopace.train.private_torch import zero_all
 
 
@@ -53,11 +56,12 @@ class Layer(NamedTuple):
 
 
 class SavedAttention(NamedTuple):
-    """Input and output of attention, with autograd's graph for the backward pass."""
+    """Input and output of attention, and what its backward pass needs besides."""
 
     packed: Tensor  # rows of [queries, keys, values]; q_k_v are views of it
     q_k_v: tuple[Tensor, Tensor, Tensor]
     out: Tensor
+    sums: Tensor | None = None  # logarithms of the softmax's sums; None: autograd has a graph
     factors: Tensor | None = None  # of the queries' and keys' norms
 
 
@@ -73,16 +77,38 @@ class Activations(NamedTuple):
     g: Tensor | None
 
 
+class Stream(Protocol):
+    """What is done around each layer where some of it is in the host's memory (train/host/layers.py)."""
+
+    def zero_grad(self) -> None: ...
+
+    def before_forward(self, number: int) -> None: ...
+
+    def after_forward(self, number: int) -> None: ...
+
+    def stash(self, number: int, saved: Activations) -> Activations:
+        """What is left of them on the card."""
+
+    def before_backward(self, number: int, saved: Activations) -> Activations:
+        """All of them again."""
+
+    def after_backward(self, number: int) -> None: ...
+
+
 class Fused(ABC):
     """Computes with a model's weights; that model is still the one that is trained, saved and sampled from. Gradients
     stay at the same addresses from step to step.
 
-    `steps` of the memory ladder determine which activations are recomputed in the backward pass instead of saved.
+    `steps` of the memory ladder determine which activations are recomputed in the backward pass instead of saved, and
+    whether the matrices of the blocks are in the host's memory (train/host).
     """
 
     release: StepInBackward | None = None  # uses each gradient as soon as it is ready; None: they accumulate
-    _layers: Sequence[Layer]
+    attention: Attention = TorchAttention()
+    stream: Stream | None = None  # brings what a layer needs from the host's memory; None: all of it is here
+    layers: Sequence[Layer]
     _head: Matrix
+    _order: SortedTokens  # of the micro-batch at hand
 
     def __init__(
         self, model: GPT, steps: Collection[str], norm: Norm, *, relu2: bool = False, cap: float | None = None
@@ -92,21 +118,26 @@ class Fused(ABC):
         self._tokens = weight_of(model.transformer["wte"])
         self._positions = weight_of(model.transformer["wpe"]) if "wpe" in model.transformer else None
         self._weights = list(model.parameters())
-        self._matrices: list[Matrix] = []
+        self.matrices: list[Matrix] = []
+        card, meta = self._tokens.device, torch.device("meta")
+        places = ["host_weights" in steps, "host_gradients" in steps]
+        self._away = Away(*(meta if away else card for away in places)) if on_host(steps) else None
+        away = set(block_matrices(model).values()) if on_host(steps) else set()
         for each in self._weights:
-            each.grad = torch.zeros_like(each)
+            each.grad = None if each in away else torch.zeros_like(each)
 
     def _set_matrices(self, layers: Sequence[Layer], head: Matrix) -> None:
         """Called once the weights have gradients, because the matrices use them."""
-        self._layers, self._head = layers, head
-        self._matrices = [*(each for layer in layers for each in layer.matrices), head]
-        self._fp8_backward = any(each.fp8_weight is not None for each in self._matrices)
+        self.layers, self._head = layers, head
+        self.matrices = [*(each for layer in layers for each in layer.matrices), head]
+        self._fp8_backward = any(each.fp8_weight is not None for each in self.matrices)
         self.refresh_copies()
 
     def refresh_copies(self) -> None:
         """Refresh the matrices' copies after the weights have changed."""
-        for each in self._matrices:
-            each.refresh_copies()
+        for each in self.matrices:
+            if not each.away:
+                each.refresh_copies()
 
     def climb(self) -> str | None:
         """Recompute more from now on, and return what; None if there is nothing left to save."""
@@ -118,21 +149,26 @@ class Fused(ABC):
     def zero_grad(self) -> None:
         """Zero the gradients in place."""
         gradients = [each.grad for each in self._weights if each.grad is not None]
-        zero_all(gradients + [each.gradient for each in self._matrices if each.shared])
+        own = [each.gradient for each in self.matrices if each.shared or (each.away and each.gradient_stays)]
+        zero_all(gradients + own)
+        if self.stream is not None:
+            self.stream.zero_grad()
 
     def finish(self) -> None:
         """After the last micro-batch of a step, turn the accumulated gradients into those of the original weights."""
-        for each in self._matrices:
-            each.unfold()
+        for each in self.matrices:
+            if not each.away:
+                each.unfold()
 
     @torch.no_grad()
     def gradients(self, tokens: Tensor, targets: Tensor, share: float = 1.0) -> Tensor:
         """The mean loss; `share` times its gradient is accumulated, or released."""
+        self._order = sort_tokens(tokens)
         x, factors = self._embed(tokens)
         embedded = None
         if factors is not None:  # the norm's backward pass needs x as it is now
             embedded, x = x, x.clone()
-        saved = [self._forward(layer, x, tokens, fp8=True) for layer in self._layers]
+        saved = [self._pass_forward(number, x, tokens) for number in range(len(self.layers))]
         head, y8 = self._head, self._head.empty_fp8(x)
         y, factor = self._norm.forward(x, y8)
         del x  # free it early
@@ -143,11 +179,17 @@ class Fused(ABC):
         if self.release is not None:
             self.release.begin_step(loss)
         scale = share / (targets >= 0).sum() / GRADIENT_SCALE if self._fp8_backward else None  # of gradients in 8 bits
-        d_x8 = self._layers[-1].mlp_proj.empty_fp8_gradient(len(d_y))  # every layer writes it for the next
+        d_x8 = self.layers[-1].mlp_proj.empty_fp8_gradient(len(d_y))  # every layer writes it for the next
         d_x = self._norm.backward(d_y, y, factor, None, d_x8, scale)
         del y, d_y
-        for layer in reversed(self._layers):
-            self._backward(layer, saved.pop(), d_x, d_x8, tokens, scale)
+        for number in reversed(range(len(self.layers))):
+            layer, kept = self.layers[number], saved.pop()
+            if self.stream is not None:
+                kept = self.stream.before_backward(number, kept)
+            self._backward(layer, kept, d_x, d_x8, tokens, scale)
+            del kept
+            if self.stream is not None:
+                self.stream.after_backward(number)
             if self.release is not None:
                 self.release.update(layer.matrices)
         self._embed_backward(d_x, tokens, embedded, factors)
@@ -159,10 +201,22 @@ class Fused(ABC):
     def sequence_losses(self, tokens: Tensor, targets: Tensor) -> Tensor:
         """The mean loss of each sequence."""
         x, _ = self._embed(tokens)
-        for layer in self._layers:
+        for number, layer in enumerate(self.layers):
+            if self.stream is not None:
+                self.stream.before_forward(number)
             self._forward(layer, x, tokens, fp8=False)
+            if self.stream is not None:
+                self.stream.after_forward(number)
         losses = head_losses(self._norm.forward(x, None)[0], self._head.copy, targets.reshape(-1), self._cap)
         return losses.view(targets.shape).mean(dim=1)
+
+    def _pass_forward(self, number: int, x: Tensor, tokens: Tensor) -> Activations:
+        if self.stream is None:
+            return self._forward(self.layers[number], x, tokens, fp8=True)
+        self.stream.before_forward(number)
+        saved = self._forward(self.layers[number], x, tokens, fp8=True)
+        self.stream.after_forward(number)
+        return self.stream.stash(number, saved)
 
     def _forward(self, layer: Layer, x: Tensor, tokens: Tensor, *, fp8: bool) -> Activations:
         """Add this layer to the residual stream x. With `fp8`, the products chosen for it are in 8 bits."""
@@ -228,7 +282,7 @@ class Fused(ABC):
 
     @abstractmethod
     def _attend(self, layer: Layer, packed: Tensor, tokens: Tensor) -> SavedAttention:
-        """torch's own attention with its own backward pass, whichever kernel it uses."""
+        """What attention finds, and all that its backward pass needs."""
 
     def _attended(self, layer: Layer, attention: SavedAttention) -> Tensor:  # noqa: ARG002
         """What attention passes on, one row per token."""

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from nanopace.train.kernels.norm import RMS_EPSILON
 from nanopace.train.kernels.rows import block_of, warps_of
+from nanopace.train.kernels.segments import PIECE, SortedTokens, empty_pieces, join_pieces, piece_at
 
 
 def plain_embed(tokens: Tensor, table: Tensor, positions: Tensor) -> Tensor:
@@ -37,16 +38,22 @@ def embed_norm(tokens: Tensor, table: Tensor, positions: Tensor | None) -> tuple
     return _forward(tokens, table, positions, factors), factors
 
 
-def embed_backward(d_x: Tensor, tokens: Tensor, d_table: Tensor, d_positions: Tensor) -> None:
-    """Add to the gradients of both tables. Additions for a repeated token happen in no fixed order."""
-    _backward(d_x, tokens, d_table, d_positions, None, None)
+def embed_backward(d_x: Tensor, tokens: Tensor, order: SortedTokens, d_table: Tensor, d_positions: Tensor) -> None:
+    """Add to the gradients of both tables, in an order that depends on nothing but the tokens."""
+    _backward(d_x, tokens, order, d_table, d_positions, None, None)
 
 
 def embed_norm_backward(
-    d_x: Tensor, x: Tensor, factors: Tensor, tokens: Tensor, d_table: Tensor, d_positions: Tensor | None
+    d_x: Tensor,
+    x: Tensor,
+    factors: Tensor,
+    tokens: Tensor,
+    order: SortedTokens,
+    d_table: Tensor,
+    d_positions: Tensor | None,
 ) -> None:
     """The same for `embed_norm`, given the `x` and `factors` it returned."""
-    _backward(d_x, tokens, d_table, d_positions, x, factors)
+    _backward(d_x, tokens, order, d_table, d_positions, x, factors)
 
 
 def _forward(tokens: Tensor, table: Tensor, positions: Tensor | None, factors: Tensor | None) -> Tensor:
@@ -72,26 +79,24 @@ def _forward(tokens: Tensor, table: Tensor, positions: Tensor | None, factors: T
 
 
 def _backward(
-    d_x: Tensor, tokens: Tensor, d_table: Tensor, d_positions: Tensor | None, x: Tensor | None, factors: Tensor | None
+    d_x: Tensor,
+    tokens: Tensor,
+    order: SortedTokens,
+    d_table: Tensor,
+    d_positions: Tensor | None,
+    x: Tensor | None,
+    factors: Tensor | None,
 ) -> None:
     batch, length = tokens.shape
     width = d_x.size(1)
-    _embed_backward[(length,)](
-        tokens,
-        d_x,
-        x,
-        factors,
-        d_table,
-        d_positions,
-        tokens.stride(0),
-        batch,
-        length,
-        width,
-        PLACED=d_positions is not None,
-        NORMED=factors is not None,
-        BLOCK=block_of(width),
-        num_warps=warps_of(width),
-    )
+    options = {"NORMED": factors is not None, "BLOCK": block_of(width), "num_warps": warps_of(width)}
+    pieces = empty_pieces(order, width)
+    _embed_backward[(len(order),)](
+        *order, d_x, x, factors, d_table, pieces, len(order), width, PIECE=PIECE, **options
+    )  # fmt: skip
+    join_pieces(order, pieces, d_table)
+    if d_positions is not None:
+        _embed_positions_backward[(length,)](d_x, x, factors, d_positions, batch, length, width, **options)
 
 
 @triton.jit
@@ -115,26 +120,47 @@ def _embed_forward(
 
 @triton.jit
 def _embed_backward(
-    tokens, d_x, x, factors, d_table, d_positions, stride, batch, length, width,
-    PLACED: tl.constexpr, NORMED: tl.constexpr, BLOCK: tl.constexpr,
+    tokens, rows, d_x, x, factors, d_table, pieces, count, width,
+    PIECE: tl.constexpr, NORMED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """One program per sorted position; those where no piece begins have nothing to do."""
+    position = tl.program_id(0)
+    token, length, whole, slot = piece_at(position, tokens, count, PIECE)
+    if length > 0:
+        columns = tl.arange(0, BLOCK)
+        inside = columns < width
+        total = tl.zeros([BLOCK], tl.float32)
+        for number in range(position, position + length):
+            total += _gradient(d_x, x, factors, tl.load(rows + number), columns, width, NORMED)
+        if whole:
+            at = d_table + token * width + columns
+            tl.store(at, tl.load(at, inside, 0.0) + total, inside)
+        else:
+            tl.store(pieces + slot * width + columns, total, inside)
+
+
+@triton.jit
+def _embed_positions_backward(
+    d_x, x, factors, d_positions, batch, length, width, NORMED: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     """One program per position, for all sequences."""
     position = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     inside = columns < width
-    total = tl.zeros([BLOCK], tl.float32)
-    if PLACED:
-        at_position = d_positions + position * width + columns
-        total = tl.load(at_position, inside, 0.0)
+    at = d_positions + position * width + columns
+    total = tl.load(at, inside, 0.0)
     for sequence in range(batch):
-        row = sequence * length + position
-        at = row * width + columns
-        token = tl.load(tokens + sequence * stride + position)
-        grad = tl.load(d_x + at, inside, 0.0).to(tl.float32)
-        if NORMED:
-            value = tl.load(x + at, inside, 0.0).to(tl.float32)
-            grad = (grad - value * (tl.sum(grad * value, 0) / width)) * tl.load(factors + row)
-        total += grad
-        tl.atomic_add(d_table + token * width + columns, grad, inside)
-    if PLACED:
-        tl.store(at_position, total, inside)
+        total += _gradient(d_x, x, factors, sequence * length + position, columns, width, NORMED)
+    tl.store(at, total, inside)
+
+
+@triton.jit
+def _gradient(d_x, x, factors, row, columns, width, NORMED: tl.constexpr):
+    """The gradient of one row before the norm, if there is one."""
+    at = row * width + columns
+    inside = columns < width
+    grad = tl.load(d_x + at, inside, 0.0).to(tl.float32)
+    if NORMED:
+        value = tl.load(x + at, inside, 0.0).to(tl.float32)
+        grad = (grad - value * (tl.sum(grad * value, 0) / width)) * tl.load(factors + row)
+    return grad

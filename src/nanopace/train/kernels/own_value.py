@@ -48,20 +48,23 @@ def without_own_backward(
     again, and the gradient of the values that does not come through attention."""
     _, heads, length, head = out.shape
     rows, d_values = torch.empty_like(d_rows), torch.empty_like(d_rows)
-    _without_own_backward[(programs(out.device, len(d_rows)),)](
+    size = programs(out.device, len(d_rows))
+    sums = torch.empty((size, heads), device=out.device, dtype=torch.float32)
+    _without_own_backward[(size,)](
         d_rows,
         out,
         packed,
         share,
         rows,
         d_values,
-        d_share,
+        sums,
         *out.stride()[:3],
         length,
         len(d_rows),
         EPSILON,
         **tile_of(heads, head),
     )
+    d_share.add_(sums.sum(0))
     return rows, d_values
 
 
@@ -83,10 +86,10 @@ def _without_own_forward(
 
 @triton.jit
 def _without_own_backward(
-    d_rows, out, packed, share, rows, d_values, d_share, of_sequence, of_head, of_token, length, count, epsilon,
+    d_rows, out, packed, share, rows, d_values, sums, of_sequence, of_head, of_token, length, count, epsilon,
     HEADS: tl.constexpr, HEAD: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Each program takes every n-th row, so that it can sum the shares' gradients before writing them."""
+    """Each program takes every n-th row, and writes its sum of the shares' gradients."""
     width: tl.constexpr = HEADS * HEAD
     head, column, inside, at = tile(HEADS, HEAD, ROWS, COLUMNS)
     s = (2 * tl.sigmoid(2 * tl.load(share + head, head < HEADS, 0.0).to(tl.float32)) - 1)[:, None]
@@ -106,4 +109,4 @@ def _without_own_backward(
         d_v = -s * (along * g + back * (y - 2 * along * v))
         tl.store(d_values + here, d_v.to(rows.dtype.element_ty), inside)
         total -= tl.sum(along * back * size, 1)
-    tl.atomic_add(d_share + head, total * (1 - tl.sum(s * s, 1)), head < HEADS)
+    tl.store(sums + tl.program_id(0) * HEADS + head, total * (1 - tl.sum(s * s, 1)), head < HEADS)

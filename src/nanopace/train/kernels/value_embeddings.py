@@ -5,11 +5,13 @@ The sum overwrites the values. Tables are looked up in float32, the only precisi
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from nanopace.train.kernels.rows import block_of, programs, tile_of, warps_of
+from nanopace.train.kernels.rows import block_of, tile_of, warps_of
+from nanopace.train.kernels.segments import PIECE, SortedTokens, empty_pieces, join_pieces, piece_at
 
 
 def plain_add_value_embeddings(packed: Tensor, tokens: Tensor, table: Tensor, gate: Tensor) -> Tensor:
@@ -39,22 +41,19 @@ def add_value_embeddings(packed: Tensor, tokens: Tensor, table: Tensor, gate: Te
 
 
 def add_value_embeddings_backward(
-    d_packed: Tensor, tokens: Tensor, table: Tensor, gate: Tensor, d_table: Tensor, d_gate: Tensor
+    d_packed: Tensor, order: SortedTokens, table: Tensor, gate: Tensor, d_table: Tensor, d_gate: Tensor
 ) -> None:
-    """Add to the gradients of table and gate; the gradient of the rows is unchanged."""
-    rows, width = len(d_packed), table.size(1)
-    _add_value_embeddings_backward[(programs(d_packed.device, rows),)](
-        d_packed,
-        tokens,
-        table,
-        gate,
-        d_table,
-        d_gate,
-        tokens.stride(0),
-        tokens.size(1),
-        rows,
-        **tile_of(len(gate), width // len(gate)),
-    )
+    """Add to the gradients of table and gate, in an order that depends on nothing but the tokens; the gradient of the
+    rows is unchanged."""
+    width, heads = table.size(1), len(gate)
+    pieces = empty_pieces(order, width)
+    gates = torch.empty((len(order), heads), device=d_packed.device, dtype=torch.float32)
+    _add_value_embeddings_backward[(len(order),)](
+        *order, d_packed, table, gate, d_table, pieces, gates, len(order),
+        PIECE=PIECE, **tile_of(heads, width // heads),
+    )  # fmt: skip
+    join_pieces(order, pieces, d_table)
+    d_gate.add_(gates.sum(0))
 
 
 @triton.jit
@@ -82,18 +81,27 @@ def _add_value_embeddings_forward(
 
 @triton.jit
 def _add_value_embeddings_backward(
-    d_packed, tokens, table, gate, d_table, d_gate, stride, length, rows,
-    HEADS: tl.constexpr, HEAD: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    tokens, rows, d_packed, table, gate, d_table, pieces, gates, count,
+    PIECE: tl.constexpr, HEADS: tl.constexpr, HEAD: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Each program takes every n-th row, so that it can sum the gates' gradients before writing them."""
+    """One program per sorted position. Where no piece begins, it only writes zeros for the gates."""
     width: tl.constexpr = HEADS * HEAD
+    position = tl.program_id(0)
+    token, length, whole, slot = piece_at(position, tokens, count, PIECE)
     head, _, inside, at = tile(HEADS, HEAD, ROWS, COLUMNS)
-    share = tl.load(gate + head, head < HEADS, 0.0)[:, None]
-    wide = tl.zeros([ROWS, COLUMNS], tl.int64)  # rows times width can exceed 32 bits
-    total = tl.zeros([ROWS, COLUMNS], tl.float32)
-    for row in range(tl.program_id(0), rows, tl.num_programs(0)):
-        token = tl.load(tokens + (row // length) * stride + row % length)
-        grad = tl.load(d_packed + (wide + row) * (3 * width) + 2 * width + at, inside, 0.0).to(tl.float32)
-        total += grad * tl.load(table + token * width + at, inside, 0.0)
-        tl.atomic_add(d_table + token * width + at, grad * share, inside)
-    tl.atomic_add(d_gate + head, tl.sum(total, 1), head < HEADS)
+    gates += position.to(tl.int64) * HEADS + head
+    if length > 0:
+        total = tl.zeros([ROWS, COLUMNS], tl.float32)
+        for number in range(position, position + length):
+            row = tl.load(rows + number)
+            total += tl.load(d_packed + row * (3 * width) + 2 * width + at, inside, 0.0).to(tl.float32)
+        own = tl.sum(total * tl.load(table + token * width + at, inside, 0.0), 1)
+        tl.store(gates, own, head < HEADS)
+        total *= tl.load(gate + head, head < HEADS, 0.0)[:, None]
+        if whole:
+            into = d_table + token * width + at
+            tl.store(into, tl.load(into, inside, 0.0) + total, inside)
+        else:
+            tl.store(pieces + slot * width + at, total, inside)
+    else:
+        tl.store(gates, tl.zeros([ROWS], tl.float32), head < HEADS)

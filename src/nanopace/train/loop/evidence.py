@@ -13,6 +13,7 @@ import json
 import math
 from collections.abc import Iterable
 from contextlib import nullcontext
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,8 @@ def save_evidence(
     gradients = None
     if parts.release is None:  # otherwise they are gone
         parts.passes.finish()
-        gradients = _not_finite((name, each.grad) for name, each in parts.model.named_parameters())
+        gradient_of = attrgetter("grad") if parts.host is None else parts.host.gradient_of
+        gradients = _not_finite((name, gradient_of(each)) for name, each in parts.model.named_parameters())
     known = {
         "step": step,
         "last": [_as_json(each) for each in last],

@@ -10,7 +10,7 @@ import gc
 import math
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from nanopace.errors import InputError, Message
 from nanopace.ledger import NoteEvent, SampleEvent
 from nanopace.train.checkpoint.rng_state import random_states
 from nanopace.train.clock.step_events import Bookkeeper
+from nanopace.train.loop.corruption import CorruptedError, CorruptionWatch, save_corruption
 from nanopace.train.loop.evaluate import with_train_loss
 from nanopace.train.loop.evidence import save_evidence
 from nanopace.train.loop.interrupt import Interrupt
@@ -45,6 +46,7 @@ class Loop:
         self._books = Bookkeeper(parts.clock, parts.ledger)
         self._reports = StepReports(parts, self._books, stop_asked)
         self._stepper = Stepper(parts, self._books)
+        self._corruption = CorruptionWatch(parts)
         self._best = parts.best
         self._last_batches: deque[tuple[int, Tensor, Tensor]] = deque(maxlen=IN_FLIGHT + 1)
         self.checkpoints = CheckpointManager(parts, self._books, self._reports, self._state, stop_asked)
@@ -92,13 +94,19 @@ class Loop:
         inputs, targets = self._next_batch()
         self._last_batches.append((step, inputs, targets))
         self._clock.mark("data", step)
+        if self._corruption.due(step):
+            self._corruption.look(step)
+            self._corruption.compute_twice(step, inputs, targets, self._stepper.micro_batch)
+            self._clock.mark("other", step, "check_every")
         if parts.release is not None:
             self._wait_for_copies(step)
         loss = self._stepper.accumulate(step, inputs, targets)
         self._clock.mark("step", step)
         if parts.release is None:
             self._wait_for_copies(step)
-        norm = self._stepper.update(loss)
+        self._corruption.before_update(step)
+        norm = self._stepper.update(step, loss)
+        self._corruption.after_update()
         self._reports.add(step, loss, norm, rate)
         self._reports.report()
         self._clock.mark("logging", step)
@@ -133,6 +141,7 @@ class Loop:
         evaluating = step % config.eval_interval == 0
         saving = step % config.save_interval == 0 if config.save_interval > 0 else evaluating  # below 0: none is saved
         if (saving and config.always_save_checkpoint) or self.checkpoints.due:
+            self._corruption.look(step)  # a checkpoint must not contain any
             self.checkpoints.save(step)
         if evaluating:
             self._evaluate(step)
@@ -169,7 +178,8 @@ class Loop:
         self._clock.mark("logging", step)
         text: str | None = ""
         if parts.plan.ranks.first and tokenizer is not None:
-            text = attempt(lambda: write_sample(parts.model, tokenizer, self._config.seed))
+            with nullcontext() if parts.host is None else parts.host.model_on_host():
+                text = attempt(lambda: write_sample(parts.model, tokenizer, self._config.seed))
         if text is None:
             make_room(parts.plan.device)
             parts.ledger.append(NoteEvent(Message("step {step}: no sample, since memory is full", step=step), step))
@@ -185,6 +195,7 @@ class Loop:
     def _record_best(self, step: int, loss: float) -> None:
         self._best = (step, loss)
         if not self._config.always_save_checkpoint:
+            self._corruption.look(step)
             self.checkpoints.save(step)
         if step == self.checkpoints.step:
             self._parts.checkpointer.mark_best(step, loss)
@@ -199,6 +210,7 @@ class Loop:
             "best": self._best,
             "recent": list(self._reports.recent),
             "micro_batch": self._stepper.micro_batch,
+            "memory_steps": list(self._stepper.memory_steps),
             "data_offset": parts.plan.data_offset,
             "validation": parts.validation.state(),
             "training": None if parts.training is None else parts.training.state(),
@@ -213,6 +225,7 @@ class Loop:
         if not self._reports.stopping:
             self._check(self.iteration)
         if not self._config.eval_only:
+            self._corruption.look(self.iteration)
             self.checkpoints.save(self.iteration, anyway=True)
             recently = (self.iteration - 1) % self._config.eval_interval == 0
             if not self._reports.stopping and not recently:
@@ -230,6 +243,12 @@ class Loop:
         directory = out_dir / f"evidence-step-{failed_at}"
         inputs, targets = next((a, b) for step, a, b in self._last_batches if step == failed_at)
         save_evidence(directory, self._parts, self._stepper, self._reports.watch.last, failed_at, inputs, targets)
+        return directory
+
+    def save_corruption(self, out_dir: Path, error: CorruptedError) -> Path:
+        directory = out_dir / f"evidence-step-{error.step}"
+        if self._parts.plan.ranks.first:
+            save_corruption(directory, self._parts, error)
         return directory
 
     def close(self) -> float:

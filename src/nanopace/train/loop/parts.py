@@ -26,6 +26,7 @@ from nanopace.version import __version__
 
 if TYPE_CHECKING:
     from nanopace.train.fused.model import Fused
+    from nanopace.train.host.states import HostStates
 
 Context = Callable[[], AbstractContextManager[object]]
 
@@ -63,6 +64,7 @@ class Parts:
     scaler: torch.amp.GradScaler
     passes: Passes  # forward and backward of a micro-batch
     release: StepInBackward | None  # if set, weights change during the backward pass, not after it
+    host: HostStates | None  # if set, it updates the weights, from the host's memory
     batches: Batches
     validation: Evaluator
     training: Evaluator | None  # nanoGPT's second pass
@@ -79,5 +81,6 @@ class Parts:
             "corpus": plan.fingerprint,
             "corpus_sha256": plan.corpus.hashes,
             "windows": plan.windows_before(step),
+            "card": plan.machine.name,
             "versions": {"nanopace": __version__, "python": platform.python_version(), "torch": torch.__version__},
         }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -55,15 +55,19 @@ class PlainPasses:
         optimizer: torch.optim.Optimizer,
         scaler: torch.amp.GradScaler,
         autocast: AbstractContextManager[object],
+        algorithms: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
+        """`algorithms` may restrict those that torch uses."""
         self._loss, self._optimizer, self._scaler, self._autocast = loss, optimizer, scaler, autocast
+        self._algorithms = algorithms
 
     def __call__(self, tokens: Tensor, targets: Tensor, count: int, meet: Callable[[], object] | None = None) -> Tensor:
-        with self._autocast:
-            loss = self._loss(tokens, targets)
-        if meet is not None:
-            meet()
-        self._scaler.scale(loss / count).backward()
+        with self._algorithms():
+            with self._autocast:
+                loss = self._loss(tokens, targets)
+            if meet is not None:
+                meet()
+            self._scaler.scale(loss / count).backward()
         return loss.detach()
 
     def zero_grad(self) -> None:
@@ -113,6 +117,8 @@ class FusedPasses:
 
     def capture_graph(self, tokens: Tensor, targets: Tensor, count: int) -> str | None:
         self._graph = self._recorded = None
+        if tokens.device.type != "cuda" or self._model.stream is not None:
+            return None  # copies come and go in other streams
         launching, running = self._time(tokens, targets, count)
         if launching < _LAUNCH_BOUND * running:
             return None

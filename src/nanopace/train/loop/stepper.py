@@ -40,6 +40,7 @@ class Stepper:
         self._fused = bool(parts.optimizer.defaults.get("fused"))
         self.autocast = autocast(parts.plan.config, parts.plan.device)
         self.micro_batch = parts.plan.micro_batch
+        self.memory_steps = parts.plan.memory_steps.value  # with those taken since, because memory was full
 
     @property
     def _micro_steps(self) -> int:
@@ -51,6 +52,8 @@ class Stepper:
 
     def accumulate(self, step: int, inputs: Tensor, targets: Tensor) -> Tensor:
         """Forward and backward of every micro-batch. Returns their mean loss over all ranks."""
+        if self._parts.host is not None:
+            self._parts.host.bus.during("step", step)
         while (loss := attempt(lambda: self._accumulated(step, inputs, targets))) is None:
             # Other ranks are in the middle of this step and would wait forever; with released gradients, some layers
             # are already updated and cannot repeat it.
@@ -59,12 +62,17 @@ class Stepper:
             self._shrink("step", step)
         return self._parts.plan.ranks.average(loss)
 
-    def update(self, loss: Tensor) -> Tensor:
+    def update(self, step: int, loss: Tensor) -> Tensor:
         """Clip, step, and zero the gradients. Returns the norm before clipping. If that or the loss is not finite, the
         weights stay as they are."""
         parts = self._parts
         if parts.release is not None:  # the backward pass has done it
             return parts.release.norm
+        if parts.host is not None:
+            parts.host.bus.during("optimizer", step)
+            norm = parts.host.update(loss)
+            parts.host.bus.during("", step)  # an evaluation that waits for it is an evaluation
+            return norm
         parts.passes.finish()
         if parts.scaler.is_enabled():  # it only checks gradients, so a loss that is not finite is added to one
             gradient = self._parameters[0].grad
@@ -158,6 +166,7 @@ class Stepper:
                     raise FullError
                 self.micro_batch = less
             else:
+                self.memory_steps = (*self.memory_steps, saving)
                 self._note(
                     step,
                     Message("step {step}: out of memory; from now on '{part}' is recomputed", step=step, part=saving),

@@ -18,6 +18,7 @@ The values lie between those of modded-nanogpt (records of early 2025; the last 
 from __future__ import annotations
 
 import torch
+from torch import nn
 
 from nanopace.config import KNOBS, Asked
 from nanopace.literals import Value
@@ -42,6 +43,12 @@ def meta_model(shape: ModelShape) -> GPT:
     """The model with all its names and shapes on the meta device, where it takes no memory."""
     with torch.device("meta"), InitOnDevice(None):
         return new_model(shape)
+
+
+def block_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The matrices inside the blocks: most of the weights, used one block after the other."""
+    named = model.named_parameters()
+    return {name: each for name, each in named if name.startswith("transformer.h.") and each.dim() == 2}
 
 
 def shape_defaults(recipe: str, n_embd: int) -> dict[str, Value]:

@@ -9,7 +9,8 @@ import torch
 from nanopace.config import TrainConfig
 from nanopace.train.optim.groups import PEAK, Group, Groups
 
-ADAMW_STATE = ("step", "exp_avg", "exp_avg_sq")  # its state per weight, by torch's names
+ADAMW_AVERAGES = ("exp_avg", "exp_avg_sq")
+ADAMW_STATE = ("step", *ADAMW_AVERAGES)  # its state per weight, by torch's names
 
 
 def adamw_for_all(groups: Groups, config: TrainConfig, device: torch.device) -> torch.optim.AdamW:

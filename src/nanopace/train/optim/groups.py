@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from nanopace.config import TrainConfig
-from nanopace.train.models.recipes import EPS, HEAD_RATE, SCALAR_RATE, TABLE_RATE, TUNED_WIDTH
+from nanopace.train.models.recipes import EPS, HEAD_RATE, SCALAR_RATE, TABLE_RATE, TUNED_WIDTH, block_matrices
 
 PEAK = "peak"  # the key of a group's own peak rate, if that is not learning_rate
 
@@ -30,7 +30,7 @@ def parameter_groups(model: nn.Module, config: TrainConfig) -> Groups:
         decay = config.weight_decay
         both = [{"params": wide, "weight_decay": decay}, {"params": narrow, "weight_decay": 0.0}]
         return Groups(both, {}, 1e-8)
-    matrices = {name: each for name, each in named.items() if name.startswith("transformer.h.") and each.dim() == 2}
+    matrices = block_matrices(model)
     others = {name: each for name, each in named.items() if name not in matrices}
     return Groups(_tables_head_and_scalars(others, config), matrices, EPS)
 

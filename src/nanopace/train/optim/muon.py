@@ -114,17 +114,21 @@ def _neuron_dim(size: Sequence[int]) -> int:
 class Stack:
     """The matrices of one shape, and their state."""
 
-    def __init__(self, weights: Sequence[tuple[Tensor, int]], *, normuon: bool) -> None:
-        """`weights`: each weight and how many matrices it holds, one above the other."""
+    def __init__(
+        self, weights: Sequence[tuple[Tensor, int]], *, normuon: bool, device: torch.device | None = None
+    ) -> None:
+        """`weights`: each weight and how many matrices it holds, one above the other. `device`: of what is small, if
+        the weights are in the host's memory."""
         self.weights = [weight for weight, _ in weights]
+        self.gradients: Sequence[Tensor] | None = None  # None: those of the weights
         self._counts = [count for _, count in weights]
         first, count = weights[0]
         size = (sum(self._counts), first.size(0) // count, first.size(1))
         squares = [*size]
         squares[_neuron_dim(size)] = 1
         self.momentum = first.new_zeros(size)
-        self.squares = first.new_zeros(squares) if normuon else None
-        self.steps = first.new_zeros(len(weights))
+        self.squares = first.new_zeros(squares, device=device) if normuon else None
+        self.steps = first.new_zeros(len(weights), device=device)
         self._pointers: tuple[PointerTable, PointerTable] | None = None  # for kernels: gradients and weights
 
     def state(self) -> list[dict[str, Tensor]]:
@@ -149,7 +153,7 @@ class Stack:
     def _step_in_torch(
         self, lr: float, decay: float, skip: Tensor | None, momentum: Tensor, settings: MuonSettings
     ) -> None:
-        gradients = self._stacked([_gradient(each) for each in self.weights])
+        gradients = self._stacked(self._gradients())
         if skip is not None:  # averaging the momentum with itself leaves it unchanged
             gradients = torch.where(skip, self.momentum, gradients)
         self.momentum.lerp_(gradients, 1 - momentum)
@@ -174,7 +178,7 @@ class Stack:
 
         self._pointers = self._pointers or (PointerTable(), PointerTable())
         gradients, weights = self._pointers
-        table = gradients.pointers([_gradient(each) for each in self.weights], self._counts)
+        table = gradients.pointers(self._gradients(), self._counts)
         change = nesterov_momentum(table, self.momentum, momentum, found_inf, settings.dtype, aligned=gradients.aligned)
         change = orthogonalize(change, settings.polynomials)
         across = _neuron_dim(change.shape)
@@ -188,6 +192,13 @@ class Stack:
         factors = factors * (lr * shape_scale(change.size(-2), change.size(-1)))
         table = weights.pointers([each.detach() for each in self.weights], self._counts)
         apply_update(table, change, factors, lr * decay, found_inf, aligned=weights.aligned)
+
+    def parts(self) -> list[tuple[Tensor, int]]:
+        """Each weight and how many matrices it holds."""
+        return [*zip(self.weights, self._counts, strict=True)]
+
+    def _gradients(self) -> Sequence[Tensor]:
+        return [_gradient(each) for each in self.weights] if self.gradients is None else self.gradients
 
     def _momentum_now(self, settings: MuonSettings) -> Tensor:
         warm = (self.steps[0] / MOMENTUM_WARMUP).clamp(max=1.0) if settings.momentum_warmup else self.steps.new_ones(())
@@ -240,11 +251,25 @@ class MuonAndAdamW(torch.optim.Optimizer):
         defaults = {"lr": adamw.defaults["lr"], "fused": adamw.defaults["fused"]}
         super().__init__([{"params": weights, **matrices}], defaults)
         self._matrices = self.param_groups[0]
-        self._stacks = [Stack(each, normuon=settings.normuon) for each in stacks]
+        self.stacks = [Stack(each, normuon=settings.normuon) for each in stacks]
         self.param_groups = [*adamw.param_groups, self._matrices]  # the same objects: a rate set here is set there
         self.state.update(adamw.state)
-        for stack in self._stacks:
+        for stack in self.stacks:
             self.state.update(zip(stack.weights, stack.state(), strict=True))
+
+    def take_apart(self, device: torch.device) -> None:
+        """Make a stack of every weight, so that they can be updated one after the other; all state is new."""
+        weights = [each for stack in self.stacks for each in stack.parts()]
+        self.stacks = [Stack([each], normuon=self._settings.normuon, device=device) for each in weights]
+        for stack in self.stacks:
+            self.state.update(zip(stack.weights, stack.state(), strict=True))
+
+    def step_away(self, stack: Stack, weight: Tensor, gradient: Tensor, momentum: Tensor, found_inf: Tensor) -> None:
+        """Step with one weight, of which these are copies on the card (train/host)."""
+        at_home = stack.weights, stack.momentum
+        stack.weights, stack.gradients, stack.momentum = [weight], [gradient], momentum
+        stack.step(self._matrices["lr"], self._matrices["weight_decay"], found_inf, self._settings)
+        stack.weights, stack.momentum = at_home
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -256,5 +281,5 @@ class MuonAndAdamW(torch.optim.Optimizer):
         self._adamw.step()
         if found_inf is not None:
             del self._adamw.found_inf  # type: ignore[attr-defined]
-        for stack in self._stacks:
+        for stack in self.stacks:
             stack.step(self._matrices["lr"], self._matrices["weight_decay"], found_inf, self._settings)

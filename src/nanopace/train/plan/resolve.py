@@ -22,9 +22,9 @@ from nanopace.train.models.recipes import foreign_settings
 from nanopace.train.out_of_memory import waste_less
 from nanopace.train.plan.batch_sizes import pick_eval_batch
 from nanopace.train.plan.device import Machine, check_fp8, limited, pick_kernels
-from nanopace.train.plan.ladder import pick_steps
+from nanopace.train.plan.ladder import check_host, kept_steps, pick_steps
 from nanopace.train.plan.origin import check_which, find_pretrained, find_saved, fitted_settings, settings_of
-from nanopace.train.plan.resume_notes import notes_on
+from nanopace.train.plan.resume_notes import notes_on, notes_on_bits
 from nanopace.train.plan.run_plan import Choice, RunPlan
 from nanopace.train.plan.settings import Settings, choose_settings, pick_dataset, shape_of
 from nanopace.train.ranks import Ranks
@@ -74,7 +74,7 @@ def _resolved(request: RunRequest, listener: Listener, settings: Settings | None
     if init_from == "resume":
         source = find_saved(out_dir, listener)
         asked = settings_of(source, request.asked, machine)
-        for note in notes_on(source, request.asked):
+        for note in (*notes_on(source, request.asked), *notes_on_bits(source, asked, machine)):
             listener.note(note)
     elif init_from != "scratch":
         source = find_pretrained(init_from, str(given.get("which", "")), listener)
@@ -112,6 +112,10 @@ def plan_run(
     saved = source if isinstance(source, Saved) else None
     micro_batch = config.batch_size if saved is None else _fitting_micro_batch(saved, config)
     kernels = Choice(*pick_kernels(config, shape, machine.device, ranks.size))
+    steps = Choice(
+        *(kept_steps(saved, config, kernels.value) or pick_steps(config, shape, machine, kernels.value, micro_batch))
+    )
+    check_host(config, shape, kernels, steps.value)
     return RunPlan(
         config=config,
         config_reasons=settings.reasons,
@@ -125,7 +129,7 @@ def plan_run(
         data_offset=0 if saved is None else int(saved.state.get("data_offset", 0)),
         micro_batch=micro_batch,
         kernels=kernels,
-        memory_steps=Choice(*pick_steps(config, shape, machine, kernels.value, micro_batch)),
+        memory_steps=steps,
         eval_batch=Choice(*pick_eval_batch(shape, config.batch_size, machine.device)),
         measured_tflops=_measured(config, machine),
     )

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
+
 from nanopace.config import KNOBS, Asked, knobs_of
 from nanopace.errors import Message
 from nanopace.knob_values import ingredients
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import Saved
+from nanopace.train.plan.device import Machine
 from nanopace.train.plan.origin import other_shape
+from nanopace.version import __version__
 
 
 def notes_on(saved: Saved, asked: Asked) -> list[str]:
@@ -32,6 +36,27 @@ def notes_on(saved: Saved, asked: Asked) -> list[str]:
         window=saved.state.get("windows", 0),
     )
     return [*notes, anew]
+
+
+def notes_on_bits(saved: Saved, settings: Mapping[str, Value], machine: Machine) -> list[str]:
+    """With deterministic=True: what is not as it was, so that the bits will not be, either."""
+    if not settings.get("deterministic", KNOBS["deterministic"].default):
+        return []
+    versions = saved.state.get("versions", {})
+    before = {"nanopace": versions.get("nanopace"), "torch": versions.get("torch")}
+    now = {"nanopace": __version__, "torch": torch.__version__}
+    if "card" in saved.state:  # older checkpoints do not say
+        before["device"], now["device"] = saved.state["card"] or "cpu", machine.name or machine.device.type
+    other = {name: was for name, was in before.items() if was not in (None, now[name])}
+    if not other:
+        return []
+    return [
+        Message(
+            "{path}: from here on, the bits differ from those of a run that was never stopped: {changes}",
+            path=saved.path,
+            changes=", ".join(f"{name} {was} -> {now[name]}" for name, was in other.items()),
+        )
+    ]
 
 
 def _note_on_rates(saved: Saved, given: Mapping[str, Value]) -> list[str]:

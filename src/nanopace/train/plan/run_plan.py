@@ -54,6 +54,7 @@ class RunPlan:
     # Set by `measure`:
     tf32: str = ""
     attention: str = ""
+    attention_kernel: str = ""
     fp8: Choice[tuple[str, ...]] = _NO_FP8  # products in 8 bits
 
     @property

@@ -10,7 +10,7 @@ from nanopace.hardware.cards import Card
 from nanopace.hardware.scaling_law import ALMOST_FRESH
 from nanopace.hardware.speed import own_kernels
 from nanopace.literals import Value
-from nanopace.memory_ladder import keeps_gradients
+from nanopace.memory_ladder import keeps_gradients, on_host
 from nanopace.tune.recommend.datasets import Dataset
 from nanopace.tune.recommend.micro_batch import MicroBatch
 from nanopace.tune.recommend.models import GPT2_VOCABULARY, Model
@@ -116,6 +116,8 @@ def _rounded(rate: float) -> float:
 def _batch_size(micro: MicroBatch) -> Choice:
     if not keeps_gradients(micro.steps):
         return Choice("batch_size", micro.sequences, "batch_size_released", {})
+    if on_host(micro.steps):
+        return Choice("batch_size", micro.sequences, "batch_size_host", {})
     if micro.launch_share is None:
         return Choice("batch_size", micro.sequences, "batch_size_tight" if micro.tight else "batch_size_untimed", {})
     return Choice("batch_size", micro.sequences, "batch_size", {"launch_share": micro.launch_share})

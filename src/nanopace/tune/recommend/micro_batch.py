@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nanopace.hardware.cards import Card
-from nanopace.hardware.memory import GIB, fused_peak_bytes, largest_fused_micro_batch, largest_micro_batch
+from nanopace.hardware.memory import (
+    GIB,
+    climb_with_host,
+    fused_peak_bytes,
+    largest_fused_micro_batch,
+    largest_micro_batch,
+    usable_bytes,
+)
 from nanopace.hardware.speed import launch_seconds, own_kernels, token_seconds
 from nanopace.memory_ladder import keeps_gradients, ladder_speed, useful_steps
 from nanopace.tune.divisors import divisors
@@ -62,6 +69,18 @@ def rungs(card: Card, model: Model, sequences: int) -> tuple[Rung, ...]:
     steps = useful_steps("gpt2", single=sequences <= largest_released(card, model))
     ours = (steps[:count] for count in range(len(steps) + 1))
     return (*(Rung("nanopace", each, _largest(card, model, each)) for each in ours), theirs)
+
+
+def host_micro_batch(card: Card, model: Model, sequences: int) -> MicroBatch | None:
+    """The micro-batch where only the host's memory makes the model fit: as large as useful, since everything that is
+    there passes the bus with each. None if not even that is enough."""
+    if not fused(card, model):
+        return None
+    for count in reversed([each for each in divisors(sequences) if each <= _TOGETHER]):
+        steps = climb_with_host(*model.size, count, card.memory_gb)
+        if fused_peak_bytes(*model.size, count, steps) <= usable_bytes(card.memory_gb):
+            return MicroBatch(count, steps, None)
+    return None
 
 
 def largest_released(card: Card, model: Model) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from nanopace.hardware.memory import GIB
 from nanopace.hardware.scaling_law import ALMOST_FRESH, too_often, worth_in_passes
+from nanopace.hardware.speed import BUS_GB_S
 from nanopace.memory_ladder import keeps_gradients
 from nanopace.tune.divisors import divisors
 from nanopace.tune.recommend.budget import is_short
@@ -60,6 +62,8 @@ def notes(found: Recommendation) -> list[Note]:
         said.append(("early_logs", {"tokens_per_s": old.expected}))
     if not keeps_gradients(found.ladder):
         said.append(("released", {}))
+    if found.host_bytes:
+        said.append(("host", {"host_gib": found.host_bytes / GIB, "gb_per_s": BUS_GB_S}))
     largest = found.rungs[-1].micro_batch
     numbers: dict[str, object]
     if not found.nanogpt_fits:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from nanopace.errors import UsageError
 from nanopace.hardware.card_classes import card_class
 from nanopace.hardware.cards import Card
-from nanopace.hardware.memory import GIB, fused_peak_bytes, peak_bytes
+from nanopace.hardware.memory import GIB, fused_peak_bytes, host_bytes, peak_bytes
 from nanopace.hardware.scaling_law import expected_loss, perplexity, where_it_ends, worth_in_passes
 from nanopace.hardware.speed import Range, pace, training_peak
 from nanopace.memory_ladder import useful_steps
@@ -22,8 +22,8 @@ from nanopace.tune.recommend.datasets import KNOWN, Dataset
 from nanopace.tune.recommend.micro_batch import (
     Rung,
     fused,
+    host_micro_batch,
     in_float32,
-    largest_released,
     pick_micro_batch,
     rungs,
     sequences_per_step,
@@ -65,6 +65,7 @@ class Recommendation:
     accumulation: int
     ladder: tuple[str, ...]
     memory_bytes: int
+    host_bytes: int  # of the host's memory; 0 unless the model fits only with it
     nanogpt_fits: bool  # with the same micro-batch
     tokens_per_s: Range | None
     nanogpt_tokens_per_s: Range | None
@@ -97,9 +98,14 @@ def recommend(
     with_dropout = regularised(model, dataset, trained)
     model = with_dropout if fits(card, with_dropout, budget.per_step) else model
     found_rungs = rungs(card, model, sequences)
-    if not any(rung.micro_batch for rung in found_rungs):
-        raise does_not_fit(card, model)
-    micro = pick_micro_batch(card, model, sequences)
+    if any(rung.micro_batch for rung in found_rungs):
+        micro = pick_micro_batch(card, model, sequences)
+    else:
+        with_host = host_micro_batch(card, model, sequences)
+        if with_host is None:
+            raise does_not_fit(card, model)
+        micro = with_host
+        found_rungs = (*found_rungs[:-1], Rung("nanopace", micro.steps, micro.sequences), found_rungs[-1])
     accumulation = sequences // micro.sequences
     epochs = None if dataset.tokens is None else trained / dataset.tokens
     trainer = trainer_of(card, model)
@@ -153,6 +159,7 @@ def recommend(
         accumulation=accumulation,
         ladder=micro.steps,
         memory_bytes=_memory(card, model, micro.sequences, micro.steps),
+        host_bytes=host_bytes(*model.size, micro.sequences, micro.steps),
         nanogpt_fits=in_nanogpt,
         tokens_per_s=speed,
         nanogpt_tokens_per_s=foreign,
@@ -206,8 +213,7 @@ def fits(card: Card, model: Model, step_tokens: int = STEP_TOKENS) -> bool:
 
 
 def does_not_fit(card: Card, model: Model) -> UsageError:
-    """An error that names what would fit: steps of one micro-batch, a smaller model, or how much memory."""
-    most = largest_released(card, model)
+    """An error that names what would fit: a smaller model, or how much memory."""
     least = _memory(card, model, 1, useful_steps("gpt2"))
     smaller = [each for each in NAMED.values() if each.parameters < model.parameters and fits(card, each)]
     values = {
@@ -217,14 +223,6 @@ def does_not_fit(card: Card, model: Model) -> UsageError:
         "needed": least / GIB,
         "room": least / GIB / 0.9,
     }
-    if most:
-        return UsageError(
-            "{model} does not fit on {card}: one sequence needs {needed:,.1f} GiB if gradients are kept, but there are "
-            "only {memory:,g}; use --batch {tokens} or less, so that a step is one micro-batch, or a card with "
-            "{room:,.0f} GB or more",
-            tokens=most * model.block_size,
-            **values,
-        )
     if smaller:
         return UsageError(
             "{model} does not fit on {card}: one sequence needs {needed:,.1f} GiB if gradients are kept, but there are "

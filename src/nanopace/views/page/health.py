@@ -47,6 +47,7 @@ TONES: Mapping[State, Tone] = {
 _ENDED: Mapping[str, State] = {
     "loss_diverged": "diverged",
     "ended_diverged": "diverged",
+    "ended_corrupted": "error",
     "ended_out_of_memory": "out_of_memory",
     "ended_error": "error",
 }

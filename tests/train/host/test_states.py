@@ -1,0 +1,190 @@
+"""Steps with averages and weights in the host's memory, compared with those of a card that has everything.
+
+On a CPU both memories are one; what is copied where, and when, is the same.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nanopace.config import TrainConfig
+from nanopace.train.host import states
+from nanopace.train.host.bus import Bus
+from nanopace.train.host.layers import LayerStream, layer_stream
+from nanopace.train.models.gpt2 import ModelShape
+from nanopace.train.models.recipes import block_matrices, new_model
+from nanopace.train.optim.optimizer import make_optimizer, optimizer_tensors
+
+if find_spec("triton") is None:
+    pytest.skip("no triton on this platform", allow_module_level=True)
+
+from nanopace.train.fused.fast import FusedFastGPT
+from nanopace.train.fused.gpt2 import FusedGPT
+from nanopace.train.fused.model import Fused
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+SIZE: dict[str, Any] = {"n_layer": 3, "n_head": 2, "n_embd": 8, "vocab_size": 24, "block_size": 4}
+STEPS = 2
+ALWAYS, NEVER = 1e-3, 0.0  # clipped
+
+pytestmark = [
+    pytest.mark.skipif(
+        DEVICE.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1", reason="a card that torch cannot use"
+    ),
+    pytest.mark.slow,
+    pytest.mark.usefixtures("untraced"),
+]
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a matrix in several pieces, the last one smaller."""
+    monkeypatch.setattr(states, "HOST_PIECE", 100)
+
+
+class Trained:
+    """A model that takes steps in either way. `by_cores`: None if everything is on the card."""
+
+    def __init__(self, recipe: str, clip: float, by_cores: bool | None, more: tuple[str, ...] = ()) -> None:
+        torch.manual_seed(0)
+        shape = ModelShape(**SIZE, recipe=recipe)
+        config = TrainConfig(learning_rate=1e-2, min_lr=1e-3, recipe=recipe, n_head=2, n_embd=8)
+        self.model, self.clip, self.host = new_model(shape), clip, None
+        steps = () if by_cores is None else ("host", *more)
+        arena = None if by_cores is None else states.arena_for(self.model, DEVICE, muon=recipe == "fast")
+        if arena is None:
+            self.model.to(DEVICE)
+        self.fused: Fused = (FusedGPT if recipe == "gpt2" else FusedFastGPT)(self.model, steps)
+        self.optimizer = make_optimizer(self.model, config, DEVICE, steps)
+        if arena is not None:
+            bus = Bus(DEVICE)
+            stream = layer_stream(self.fused, steps, 4, bus)
+            self.host = states.HostStates(
+                self.model, self.fused, self.optimizer, arena, bus, clip, stream=stream, by_cores=by_cores
+            )
+
+    def step(self, seed: int, spoiled: float = 0.0) -> tuple[float, float]:
+        """Of two micro-batches. Returns the loss and the norm of its gradient."""
+        losses = [self.fused.gradients(*windows(seed + part), 0.5) for part in (0, 100)]
+        loss = sum(losses, torch.tensor(spoiled, device=DEVICE)) / 2
+        if self.host is not None:
+            return loss.item(), self.host.update(loss).item()
+        self.fused.finish()
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip or 1e9)
+        self.optimizer.found_inf = (~torch.isfinite(loss)).float()  # type: ignore[attr-defined]
+        self.optimizer.step()
+        del self.optimizer.found_inf  # type: ignore[attr-defined]
+        self.fused.zero_grad()
+        self.fused.refresh_copies()
+        return loss.item(), norm.item()
+
+    def everything(self) -> dict[str, Tensor]:
+        tensors = {**dict(self.model.named_parameters()), **optimizer_tensors(self.model, self.optimizer)}
+        return {name: each.detach().to("cpu", copy=True) for name, each in tensors.items()}
+
+
+def windows(seed: int) -> tuple[Tensor, Tensor]:
+    drawn = torch.randint(0, 24, (1, 5), generator=torch.Generator().manual_seed(seed)).to(DEVICE)
+    return drawn[:, :-1].contiguous(), drawn[:, 1:].contiguous()
+
+
+@cache
+def on_card(recipe: str, clip: float) -> tuple[list[Any], dict[str, Tensor]]:
+    """Losses and norms, and what is there in the end."""
+    run = Trained(recipe, clip, None)
+    return shown_by(run), run.everything()
+
+
+def shown_by(run: Trained) -> list[Any]:
+    seen = [*run.fused.sequence_losses(*windows(9)).tolist()]
+    for seed in range(STEPS):
+        seen += run.step(seed)
+    return [*seen, *run.fused.sequence_losses(*windows(9)).tolist()]
+
+
+def assert_as_on_the_card(host: Trained, seen: list[Any], everything: dict[str, Tensor]) -> None:
+    assert shown_by(host) == pytest.approx(seen, rel=0 if DEVICE.type == "cpu" else 1e-3)
+    assert_same(host.everything(), everything)
+
+
+def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    """To the last bit, except for sums whose order is undefined on a card."""
+    assert found.keys() == expected.keys()
+    exact = {"rtol": 0.0, "atol": 0.0} if DEVICE.type == "cpu" else {"rtol": 1e-3, "atol": 1e-5}
+    for name, each in expected.items():
+        torch.testing.assert_close(found[name], each, **exact, msg=lambda said, name=name: f"{name}: {said}")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "by_cores", "clip"),
+    [("gpt2", False, ALWAYS), ("gpt2", False, NEVER), ("gpt2", True, ALWAYS), ("fast", False, ALWAYS)],
+)
+def test_the_same_steps(recipe: str, by_cores: bool, clip: float) -> None:
+    assert_as_on_the_card(Trained(recipe, clip, by_cores), *on_card(recipe, clip))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "more", "by_cores"),
+    [
+        ("gpt2", ("host_gradients",), False),
+        ("gpt2", ("attention", "host_activations"), False),
+        ("gpt2", ("host_gradients", "host_weights"), True),
+        ("gpt2", ("attention", "host_gradients", "host_activations", "host_weights"), False),
+        ("fast", ("attention", "host_gradients", "host_activations", "host_weights"), False),
+    ],
+)
+def test_the_same_steps_with_more_of_it_there(recipe: str, more: tuple[str, ...], by_cores: bool) -> None:
+    host = Trained(recipe, ALWAYS, by_cores, more)
+    host.fused.gradients(*windows(7))  # a rehearsal
+    host.fused.zero_grad()
+    assert_as_on_the_card(host, *on_card(recipe, ALWAYS))
+
+
+@pytest.mark.parametrize(("recipe", "by_cores"), [("gpt2", False), ("gpt2", True), ("fast", False)])
+def test_a_loss_that_is_not_finite_leaves_everything(recipe: str, by_cores: bool) -> None:
+    run, never = Trained(recipe, 1.0, by_cores), Trained(recipe, 1.0, by_cores)
+    run.step(1)
+    before = run.everything()
+    run.step(2, spoiled=float("nan"))
+    assert_same(run.everything(), before)
+    never.step(1)
+    assert run.step(3) == pytest.approx(never.step(3))  # nothing is left of the gradients
+    assert_same(run.everything(), never.everything())
+
+
+@pytest.mark.parametrize("recipe", ["gpt2", "fast"])
+def test_what_is_in_the_host_s_memory(recipe: str) -> None:
+    """Averages of matrices and tables, and the matrices of the blocks; and the arena is full with them."""
+    run = Trained(recipe, 1.0, False)
+    assert run.host is not None
+    holds = run.host.arena.holds
+    matrices = block_matrices(run.model)
+    assert all(holds(each) == (name in matrices) for name, each in run.model.named_parameters())
+    for name, each in optimizer_tensors(run.model, run.optimizer).items():
+        assert holds(each) == (name.startswith(("exp_avg", "momentum")) and each.dim() == 2)
+    assert run.host.arena.free == 0
+
+
+def test_while_a_layer_computes_the_next_one_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the backward pass of a step's second micro-batch; its first one begins with zeros."""
+    run = Trained("gpt2", 1.0, False, ("attention", "host_gradients", "host_activations", "host_weights"))
+    stream, backward, seen = run.fused.stream, FusedGPT._backward, []
+    assert isinstance(stream, LayerStream)
+
+    def watched(fused: FusedGPT, *arguments: Any) -> None:
+        inside = [{*shelf._inside} - {None} for shelf in (stream.weights, stream.gradients) if shelf is not None]
+        seen.append((*inside, {*stream._arriving}))
+        backward(fused, *arguments)
+
+    monkeypatch.setattr(FusedGPT, "_backward", watched)
+    for seed in (1, 2):
+        run.fused.gradients(*windows(seed))
+    assert seen[:3] == [({2, 1}, {2}, {1}), ({1, 0}, {1}, {0}), ({1, 0}, {0}, set())]
+    assert seen[3:] == [({2, 1}, {2, 1}, {1}), ({1, 0}, {1, 0}, {0}), ({1, 0}, {0}, set())]

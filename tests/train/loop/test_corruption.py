@@ -1,0 +1,224 @@
+"""Bits that flip on purpose, in weights, averages and gradients: the run stops, says where, and keeps what is good."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from nanopace.config import Asked, TrainConfig
+from nanopace.errors import ConfigError, UsageError
+from nanopace.literals import Value
+from nanopace.train.checkpoint.layout import MODEL, newest_intact
+from nanopace.train.listener import Outcome
+from nanopace.train.loop.corruption import CorruptionWatch
+from nanopace.train.loop.loop import Loop
+from nanopace.train.loop.passes import PlainPasses
+from nanopace.train.models.gpt2 import GPT
+from nanopace.train.run import train
+
+from ..conftest import TINY, Recorder
+
+WEIGHT = "transformer.h.1.mlp.c_fc.weight"
+Fault = Callable[[Loop], None]
+
+
+def start(corpus: Path, out: Path, **knobs: Value) -> tuple[Outcome, Recorder]:
+    listener = Recorder()
+    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "check_every": 4, "save_interval": 5, **knobs}
+    return train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic()), listener
+
+
+def flip(tensor: Tensor, bit: int = 3, at: int = 17) -> None:
+    tensor.detach().view(-1).view(torch.int32)[at % tensor.numel()] ^= 1 << bit
+
+
+def between_steps(monkeypatch: pytest.MonkeyPatch, step: int, fault: Fault) -> None:
+    """`fault` happens after the update before this step."""
+    plain = Loop._between_steps
+
+    def then(loop: Loop) -> None:
+        plain(loop)
+        if loop.iteration == step:
+            fault(loop)
+
+    monkeypatch.setattr(Loop, "_between_steps", then)
+
+
+def evidence(out: Path) -> tuple[Path, dict[str, Any]]:
+    (folder,) = out.glob("evidence-step-*")
+    return folder, json.loads((folder / "evidence.json").read_text())
+
+
+def end_of(out: Path) -> tuple[str, list[str]]:
+    events = [json.loads(line) for line in (out / "ledger.jsonl").read_text().splitlines()]
+    return events[-1]["reason"], [each["text"] for each in events if each["event"] == "note"]
+
+
+def parameter(loop: Loop, name: str = WEIGHT) -> Tensor:
+    return dict(loop._parts.model.named_parameters())[name]
+
+
+def average(loop: Loop) -> Tensor:
+    state = loop._parts.optimizer.state[parameter(loop)]
+    return state["exp_avg_sq"] if "exp_avg_sq" in state else state["momentum"]
+
+
+@pytest.mark.parametrize("knobs", [{}, {"recipe": "fast"}], ids=["gpt2", "fast"])
+def test_if_nothing_is_wrong_nothing_changes(corpus: Path, tmp_path: Path, knobs: dict[str, Value]) -> None:
+    """Neither the weights nor the random numbers of dropout."""
+    _, told = start(corpus, tmp_path / "checked", **knobs, check_every=1)
+    _, plain = start(corpus, tmp_path / "plain", **knobs, check_every=0)
+    assert told.losses == plain.losses
+    last = "checkpoints/step-00000021"
+    ours, theirs = (load_file(tmp_path / name / last / MODEL) for name in ("checked", "plain"))
+    assert all(torch.equal(each, theirs[name]) for name, each in ours.items())
+
+
+@pytest.mark.parametrize("recipe", ["gpt2", "fast"])
+@pytest.mark.parametrize(("what", "of"), [("", parameter), ("exp_avg_sq.", average)], ids=["weight", "average"])
+@pytest.mark.parametrize("bit", [0, 30])
+def test_a_flipped_bit_at_rest_stops_the_run(
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
+    of: Callable[[Loop], Tensor],
+    bit: int,
+    recipe: str,
+) -> None:
+    """In a step that is not checked: the sums are compared in every step, and looked at before the next save."""
+    between_steps(monkeypatch, 9, lambda loop: flip(of(loop), bit))
+    name = f"{what}{WEIGHT}" if recipe == "gpt2" or not what else f"momentum.{WEIGHT}"
+    with pytest.raises(UsageError, match=f"step 9: {name} changed between two updates") as caught:
+        start(corpus, tmp_path / "out", recipe=recipe)
+    said = str(caught.value)
+    folder, known = evidence(tmp_path / "out")
+    assert f"evidence: {folder}" in said
+    assert said.endswith(
+        f"test the memory, then resume from {tmp_path}/out/checkpoints/step-00000005 with --init_from=resume"
+    )
+    assert [each["name"] for each in known["differences"]] == [name]
+    assert abs(known["differences"][0]["change"]) == 1 << bit
+    assert known["step"] == 9
+    reason, notes = end_of(tmp_path / "out")
+    assert reason == "corrupted"
+    assert notes[-1] == said
+    saved, refused = newest_intact(tmp_path / "out")
+    assert saved is not None
+    assert saved.step == 5
+    assert not refused
+
+
+def test_a_flip_just_before_a_save_is_not_saved(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Loop._between_steps
+
+    def between(loop: Loop) -> None:
+        if loop.iteration == 10:
+            flip(parameter(loop))
+        plain(loop)
+
+    monkeypatch.setattr(Loop, "_between_steps", between)
+    with pytest.raises(UsageError, match="step 10: "):
+        start(corpus, tmp_path / "out")
+    saved, _ = newest_intact(tmp_path / "out")
+    assert saved is not None
+    assert saved.step == 5
+
+
+def test_so_is_one_after_the_last_step(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Loop._end
+
+    def end(loop: Loop) -> None:
+        flip(parameter(loop))
+        plain(loop)
+
+    monkeypatch.setattr(Loop, "_end", end)
+    with pytest.raises(UsageError, match=r"step 21: .* changed between two updates"):
+        start(corpus, tmp_path / "out")
+
+
+def faulty_passes(monkeypatch: pytest.MonkeyPatch, call: int, fault: Callable[[PlainPasses], None]) -> None:
+    plain, calls = PlainPasses.__call__, [0]
+
+    def run(passes: PlainPasses, *arguments: Any) -> Tensor:
+        loss = plain(passes, *arguments)
+        calls[0] += 1
+        if calls[0] == call:
+            fault(passes)
+        return loss
+
+    monkeypatch.setattr(PlainPasses, "__call__", run)
+
+
+@pytest.mark.parametrize("call", [2, 3], ids=["the first time", "the second time"])
+@pytest.mark.parametrize("name", ["transformer.wte.weight", WEIGHT, "transformer.ln_f.weight"])
+def test_a_gradient_that_is_not_the_same_twice_stops_the_run(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, call: int
+) -> None:
+    """Call 1 is the rehearsal; step 0 is checked with calls 2 and 3. Any tensor counts, also the last one."""
+
+    def fault(passes: PlainPasses) -> None:
+        assert isinstance(passes._loss, GPT)
+        gradient = dict(passes._loss.named_parameters())[name].grad
+        assert gradient is not None
+        flip(gradient, 30)
+
+    faulty_passes(monkeypatch, call, fault)
+    with pytest.raises(UsageError, match="step 0: the same micro-batch computed twice") as caught:
+        start(corpus, tmp_path / "out")
+    said = str(caught.value)
+    assert f"mostly of {name} (differing values: 1; tensors: 1; largest difference: " in said
+    assert said.endswith("no checkpoint was saved yet: test the memory, then start again")
+    folder, known = evidence(tmp_path / "out")
+    (found,) = known["differences"]
+    assert found["count"] == 1
+    assert found["values"][0]["first"] != found["values"][0]["second"]
+    batch = load_file(folder / "batch.safetensors")
+    assert batch["inputs"].shape == (4, 16)
+    assert torch.equal(batch["inputs"][:, 1:], batch["targets"][:, :-1])
+    assert end_of(tmp_path / "out")[0] == "corrupted"
+
+
+def test_only_every_nth_step_is_computed_twice(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[int] = []
+    plain = CorruptionWatch.compute_twice
+
+    def twice(watch: CorruptionWatch, step: int, *rest: Any) -> None:
+        checked.append(step)
+        plain(watch, step, *rest)
+
+    monkeypatch.setattr(CorruptionWatch, "compute_twice", twice)
+    start(corpus, tmp_path / "out", check_every=7)
+    assert checked == [0, 7, 14]
+
+
+def test_a_run_goes_on_from_what_was_good(corpus: Path, tmp_path: Path) -> None:
+    """To the bit, as if nothing had happened."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        between_steps(monkeypatch, 9, lambda loop: flip(parameter(loop)))
+        with pytest.raises(UsageError):
+            start(corpus, tmp_path / "out")
+    start(corpus, tmp_path / "whole")
+    resuming: dict[str, Value] = {"init_from": "resume", "out_dir": str(tmp_path / "out"), "device": "cpu"}
+    train(Asked(given=resuming), listener=Recorder(), started=time.monotonic())
+    last = f"checkpoints/step-00000021/{MODEL}"
+    assert (tmp_path / "out" / last).read_bytes() == (tmp_path / "whole" / last).read_bytes()
+
+
+def test_what_cannot_be_checked_is_refused() -> None:
+    with pytest.raises(ConfigError, match="check_every needs deterministic=True on a card"):
+        TrainConfig(check_every=10, device="cuda")
+    with pytest.raises(ConfigError, match="memory=gradients and check_every cannot be combined"):
+        TrainConfig(
+            check_every=10, device="cuda", deterministic=True, memory="gradients", gradient_accumulation_steps=1
+        )
+    assert TrainConfig(check_every=10, device="cpu").check_every == 10
+    assert TrainConfig(check_every=10, deterministic=True).check_every == 10
