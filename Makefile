@@ -132,7 +132,11 @@ $(VENV)/.dist: pyproject.toml $(VERSIONS)
 
 # Everything is checked against its hash, and compiled only where a test imports it. On a machine with CUDA, torch needs
 # packages that constraints.txt does not list: pip finds out in two seconds whether any are missing, and then gets them.
+# Of two builds of torch, pip prefers the index's, gigabytes with CUDA, to one in a folder that pip was told of
+# (find-links): that one is asked for first, and where there is none, nothing happens.
 $(VENV)/.dev: pyproject.toml $(VERSIONS)
+	@sed -n '/^torch==/,/[^\\]$$/p' constraints.txt > $(VENV)/torch.txt
+	@$(INSTALL) --no-compile --require-hashes --no-deps --no-index --requirement $(VENV)/torch.txt 2>/dev/null || true
 	$(INSTALL) --no-compile --require-hashes --no-deps --requirement constraints.txt
 	$(INSTALL) --no-build-isolation --no-deps --editable .
 	$(BIN)/python -m pip check >/dev/null || $(PIP) --no-build-isolation --editable '.[dev]'
