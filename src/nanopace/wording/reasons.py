@@ -111,7 +111,7 @@ NOTES: Mapping[str, Sentence] = {
         "gain."
     ),
     "early_logs": say(
-        "nanoGPT's logs up to May 2024 suggest about {tokens_per_s} tokens/s on such a card; it is not known why."
+        "nanoGPT's logs up to May 2024 suggest only about {tokens_per_s} tokens/s on such a card; it is not known why."
     ),
     "nanogpt_smaller": say(
         "This micro-batch does not fit with nanoGPT: use batch_size={batch} and "
