@@ -163,6 +163,7 @@ def test_a_whole_number_where_nanogpt_wants_a_fraction() -> None:
         (["--batch_size=2**62"], ("batch_size", "computer")),
         (["--gradient_accumulation_steps=2**62"], ("gradient_accumulation_steps", "computer")),
         (["--device=tpu"], ("device", "cuda")),
+        (["--backend=nonsense"], ("backend", "gloo")),
         (["--init_from=nowhere.pt"], ("init_from", "nowhere.pt")),
         (["--init_from=resume", "--out_dir=nowhere"], ("init_from", "nowhere")),
     ],

@@ -106,7 +106,7 @@ def test_shared_names_are_listed_with_their_memory(asked: str, listed: list[str]
         "GTX 4070",
         "RTX 4070 16GB",
         "RTX 4070 16",
-        "GTX 1660 Ti",
+        "GTX 1670",
         "rtx 40",
         "40",
         "",

@@ -132,6 +132,11 @@ _ALSO = {  # shop names, and abbreviations that fit only one card
     "NVIDIA H200": "H200 SXM",
     "NVIDIA GH200 480GB": "GH200",
     "Quadro RTX 8000": "RTX 8000",
+    "NVIDIA A800-SXM4-80GB": "A800",
+    "Tesla V100S-PCIE-32GB": "V100S",
+    "NVIDIA RTX PRO 5000 Blackwell": "RTX PRO 5000",
+    "NVIDIA RTX PRO 4500 Blackwell": "RTX PRO 4500",
+    "NVIDIA RTX PRO 4000 Blackwell": "RTX PRO 4000",
     "Tesla P100-PCIE-16GB": "P100",  # the one that can be rented by the hour
 }
 

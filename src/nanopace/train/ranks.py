@@ -137,6 +137,8 @@ class Silent:
 @contextmanager
 def joined(ranks: Ranks, device: torch.device, backend: str | None) -> Iterator[None]:
     """Join torch's process group. `backend` is the knob; None means NCCL for cards and gloo for CPUs."""
+    if backend is not None and dist.is_available() and backend.lower() not in dist.Backend.backend_list:
+        raise UsageError("--backend={backend}: unknown; use nccl for cards or gloo for CPUs", backend=backend)
     if not ranks.launched:
         yield
         return

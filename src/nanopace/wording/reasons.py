@@ -30,8 +30,9 @@ REASONS: Mapping[str, Sentence] = {
     "dataset": say("the folder under data/; {command} creates it")
     | say("the folder under data/; nanopace prepare creates it"),
     "accumulation": say("{tokens_per_step} tokens per step, however small the micro-batch"),
-    "batch_size": say(
-        "the smallest within 2% of the fastest that fits; kernel launches take {launch_share} of the time at any size"
+    "batch_size": say("the fastest that leaves a tenth of the memory free"),
+    "batch_size_shared": say(
+        "the fastest that nanoGPT can hold as well; {larger} should gain {gain_share} with nanopace"
     ),
     "batch_size_untimed": say("fits with room to spare; its speed is unknown"),
     "batch_size_tight": say("just fits, and it is the smallest possible"),
@@ -80,7 +81,18 @@ REASONS: Mapping[str, Sentence] = {
 }
 
 NOTES: Mapping[str, Sentence] = {
-    "unmeasured": say("No card of this kind was measured, so its speed range is wide."),
+    "speed": say(
+        "Speed: computed from the card's peak and memory bandwidth, and the shares of them measured on {seen}."
+    ),
+    "speed_one": say(
+        "Speed: computed from the card's peak and memory bandwidth, and the shares of them measured on a single such "
+        "card ({seen}), so the range is wide."
+    ),
+    "unmeasured": say(
+        "Speed: computed from the card's peak and memory bandwidth. No card of this kind was measured, so the range is "
+        "wide."
+    ),
+    "memory": say("Memory: computed; the formula was checked only on an H200."),
     "peak_unknown": say(
         "This card's bf16 peak is unknown, and so are its speed and times; pass --peak-tflops X to set it."
     ),
@@ -99,7 +111,7 @@ NOTES: Mapping[str, Sentence] = {
         "gain."
     ),
     "early_logs": say(
-        "nanoGPT's logs up to May 2024 are slower on such cards, about {tokens_per_s} tokens/s; it is not known why."
+        "nanoGPT's logs up to May 2024 suggest only about {tokens_per_s} tokens/s on such a card; it is not known why."
     ),
     "nanogpt_smaller": say(
         "This micro-batch does not fit with nanoGPT: use batch_size={batch} and "
@@ -110,9 +122,10 @@ NOTES: Mapping[str, Sentence] = {
         "No gradients are kept: each layer is updated in the backward pass and clipped by the part of the norm known "
         "by then. If memory runs out in a step, the run ends; --init_from=resume continues from its last checkpoint."
     ),
+    "host_needed": say("The model fits only with {host_gib} GiB of the computer's own memory."),
     "host": say(
-        "The model fits only with {host_gib} GiB of the host's memory. The speed is computed for a bus with {gb_per_s} "
-        "GB/s in each direction (PCIe 4 x16), and was not measured on such a card."
+        "With the host's memory, the speed is computed for a bus with {bus_rate} GB/s in each direction (PCIe 4 x16); "
+        "on such a card, it was not measured."
     ),
     "repeated": say("{passes} passes over {dataset} are worth {worth} passes over fresh text."),
     "overfits": say(

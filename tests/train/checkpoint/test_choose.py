@@ -62,6 +62,19 @@ def made(out: Path, *steps: int, best: list[Value] | None = None, only_better: b
     return out
 
 
+def test_a_best_one_from_before_this_run_is_in_nanogpts_file(tmp_path: Path) -> None:
+    """A run that came from nanoGPT, with always_save_checkpoint=False, and has not been better since."""
+    out = made(tmp_path / "out", 30, 40, best=[20, 2.5])
+    with pytest.raises(InputError, match=r"step 20 with val loss 2\.5000, has no checkpoint; the checkpoints here are"):
+        choose(out, "best")
+    (out / "ckpt.pt").write_bytes(b"")
+    with pytest.raises(InputError, match=r"step 20 .* before this run's checkpoints; nanoGPT's \S+/ckpt\.pt probably"):
+        choose(out, "best")
+    rewrite(out, 40, best=[35, 2.5])
+    with pytest.raises(InputError, match="the checkpoints here are of steps 30, 40"):
+        choose(out, "best")
+
+
 def test_which_is_taken_and_how_it_is_named(tmp_path: Path) -> None:
     out = made(tmp_path / "a", 5, 10, 20, best=[10, 2.5])
     assert choose(out).reason == (

@@ -10,8 +10,19 @@ import pytest
 
 from nanopace.errors import ConfigError, UsageError
 from nanopace.literals import Value
+from nanopace.train.models.recipes import recipe_defaults, shape_defaults
 from nanopace.tune.ablate import ablate
-from nanopace.tune.ablate.ablate import Ablation, Plan, Player, Tried, conclude, make_plan, measure, read_results
+from nanopace.tune.ablate.ablate import (
+    OF_RECIPE,
+    Ablation,
+    Plan,
+    Player,
+    Tried,
+    conclude,
+    make_plan,
+    measure,
+    read_results,
+)
 from nanopace.tune.ablate.ablate_view import page, write
 from nanopace.tune.results import RESULTS
 from nanopace.tune.shapley import Share
@@ -50,6 +61,22 @@ def test_knobs_go_together_where_a_run_cannot_have_one_alone_or_somebody_says_so
     assert len(plan_of(A, other).players) == 4
     told = plan_of(A, other, (("batch_size", "n_embd"),))
     assert names(told) == ["gradient_accumulation_steps", "batch_size,n_embd", "learning_rate"]
+
+
+def test_rates_belong_to_the_recipe_of_their_config() -> None:
+    """A's rates are tuned for A's recipe. What B leaves open is its recipe's own, not nanoGPT's default."""
+    a: dict[str, Value] = {"n_embd": 384, "learning_rate": 1e-3, "warmup_iters": 5, "n_head": 6, "bias": False}
+    plan = plan_of(a, {"n_embd": 768, "recipe": "fast", "beta2": 0.99, "bias": False})
+    assert names(plan) == ["n_head,learning_rate,beta2,warmup_iters,recipe", "n_embd"]
+    recipes = plan.players[0]
+    fast = plan.settings(frozenset(each.name for each in plan.players))
+    assert (fast["recipe"], fast["beta2"]) == ("fast", 0.99)
+    assert not {"learning_rate", "warmup_iters", "n_head"} & fast.keys()
+    own = plan.settings(frozenset())
+    assert (own["recipe"], own["learning_rate"], own["warmup_iters"], own["n_head"]) == ("gpt2", 1e-3, 5, 6)
+    assert "beta2" not in own
+    assert dict(zip(recipes.knobs, recipes.after, strict=True))["learning_rate"] is None
+    assert set(OF_RECIPE) == recipe_defaults("fast", 100).keys() | shape_defaults("fast", 768).keys()
 
 
 def test_five_knobs_and_more_are_measured_along_some_orders() -> None:

@@ -52,7 +52,7 @@ def test_it_is_hours_times_the_price() -> None:
 def test_every_card_is_paid() -> None:
     found = on("H200")
     costs = costs_of(found, Prices(2.0, 0.5))
-    assert [each.gpus for each in costs.together] == [each.count for each in found.together] == [1, 4, 8]
+    assert [each.gpus for each in costs.together] == [each.count for each in found.together] == [1, 2, 4, 8]
     for cost, option in zip(costs.together, found.together, strict=True):
         assert option.seconds is not None
         assert cost.money is not None
@@ -96,7 +96,7 @@ def test_the_report_has_it_wherever_it_has_hours() -> None:
     assert "Cost: about EUR 2.2" in " ".join(told.split())
     assert "cost with --recipe=fast" in told
     together = told[told.index("One card and several") : told.index("Settings and reasons")]
-    assert together.count("EUR") == 3
+    assert together.count("EUR") == 4
     assert "cost" in together.splitlines()[1]
 
 

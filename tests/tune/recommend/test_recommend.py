@@ -12,11 +12,11 @@ from nanopace.config import KNOBS, TrainConfig
 from nanopace.errors import UsageError
 from nanopace.hardware.cards import Card, all_cards, find_card
 from nanopace.hardware.memory import climb, fused_peak_bytes, host_bytes, largest_micro_batch, peak_bytes, usable_bytes
-from nanopace.hardware.speed import bus_seconds, launch_seconds, pace, token_seconds
-from nanopace.memory_ladder import MEMORY_STEPS
+from nanopace.hardware.speed import bus_seconds, own_kernels, pace
+from nanopace.memory_ladder import MEMORY_STEPS, useful_steps
 from nanopace.tune.recommend.choices import learning_rate
 from nanopace.tune.recommend.datasets import KNOWN, Dataset
-from nanopace.tune.recommend.micro_batch import host_micro_batch, largest_released
+from nanopace.tune.recommend.micro_batch import host_micro_batch, largest_released, memory_of
 from nanopace.tune.recommend.models import NAMED, Model, find_model
 from nanopace.tune.recommend.notes import headline, notes
 from nanopace.tune.recommend.recommend import TWO_WEEKS_S, Recommendation, best_model, fits, recommend
@@ -44,19 +44,55 @@ def test_a_4070_and_gpt2() -> None:
     assert found.kwh.expected == pytest.approx(0.2 * found.seconds.expected / 3600)
 
 
-def test_the_micro_batch_is_the_smallest_within_two_per_cent() -> None:
-    """By the same arithmetic, written again: half of it would be slower by more than that."""
-    card, model = find_card("H200"), NAMED["gpt2"]
+@pytest.mark.parametrize("card", all_cards(), ids=lambda card: card.label)
+@pytest.mark.parametrize("model", NAMED.values(), ids=lambda model: model.name)
+def test_no_other_micro_batch_is_faster(card: Card, model: Model) -> None:
+    """Of those that leave a tenth of the memory free. One that nanoGPT can hold as well may be up to 1% slower; where
+    nanopace is as fast as nanoGPT, nothing is given up."""
+    if not fits(card, model):
+        return
     found = recommend(card, model)
-    work = token_seconds(card, *model.size, "nanopace")
-    assert work is not None
+    speeds = {}
+    for count in (1 << power for power in range(10)):
+        ladders = (useful_steps("gpt2")[:number] for number in range(5 if own_kernels(card) else 1))
+        steps = next(
+            (each for each in ladders if memory_of(card, model, count, each) <= 0.9 * 2**30 * card.memory_gb), None
+        )
+        if steps is not None:
+            trainer = "nanopace" if own_kernels(card) else "nanogpt"
+            speeds[count] = pace(card, *model.size, count, 512 // count, trainer=trainer, steps=steps)
+    if found.batch_size not in speeds:
+        assert (found.batch_size, speeds) == (1, {})  # it just fits
+        return
+    if found.tokens_per_s is None:
+        return  # without a speed, the fewest memory steps decide
+    expected = {count: speed.expected for count, speed in speeds.items() if speed is not None}
+    assert expected[found.batch_size] == found.tokens_per_s.expected
+    fastest = max(expected.values())
+    held = [speed for count, speed in expected.items() if count <= found.rungs[-1].micro_batch]
+    if found.tokens_per_s.expected < fastest:
+        assert own_kernels(card)
+        assert found.nanogpt_fits
+        assert found.tokens_per_s.expected == max(held) >= 0.99 * fastest
+        assert [each.reason for each in found.knobs if each.knob == "batch_size"] == ["batch_size_shared"]
+    elif not found.nanogpt_fits:
+        assert max(held, default=0) < 0.99 * fastest
 
-    def speed(count: int) -> float:
-        return 1 / (work + launch_seconds(model.n_layer) / (count * 1024))
 
-    assert found.batch_size == 64
-    assert speed(64) >= 0.98 * speed(256) > speed(32)  # 512 would leave less than a tenth of the memory
-    assert found.rungs[0].micro_batch > 512
+@pytest.mark.parametrize(
+    ("card", "batch_size"),
+    [
+        ("GTX 1080", 2),
+        ("T4", 16),
+        ("RTX 2080", 8),
+        ("V100-SXM2-32GB", 32),
+        ("P100", 8),
+        ("3060 12GB", 8),
+        ("H200", 128),
+    ],
+)
+def test_the_micro_batch_of_gpt2(card: str, batch_size: int) -> None:
+    assert recommend(find_card(card), NAMED["gpt2"]).batch_size == batch_size
 
 
 @pytest.mark.parametrize("card", all_cards(), ids=lambda card: card.label)
@@ -145,7 +181,7 @@ def test_gradients_are_kept_where_they_fit() -> None:
 @pytest.mark.parametrize(("model", "reason"), [("gpt2-large", "batch_size_tight"), ("gpt2", "batch_size_untimed")])
 def test_what_just_fits_is_not_said_to_have_room(model: str, reason: str) -> None:
     """On a card whose speed is unknown."""
-    found = recommend(find_card("M1")._replace(memory_gb=18), NAMED[model])
+    found = recommend(find_card("M1")._replace(memory_gb=17), NAMED[model])
     assert [each.reason for each in found.knobs if each.knob == "batch_size"] == [reason]
 
 
@@ -179,16 +215,16 @@ def test_without_a_model_the_largest_that_two_weeks_are_enough_for() -> None:
 
 
 def test_several_cards_share_the_step() -> None:
-    one, four, eight = recommend(find_card("4090"), NAMED["gpt2"]).together
-    assert (one.count, four.count, eight.count) == (1, 4, 8)
-    assert four.accumulation % 4 == eight.accumulation % 8 == 0
+    one, two, four, eight = recommend(find_card("4090"), NAMED["gpt2"]).together
+    assert (one.count, two.count, four.count, eight.count) == (1, 2, 4, 8)
+    assert two.accumulation % 2 == four.accumulation % 4 == eight.accumulation % 8 == 0
     assert four.batch_size * four.accumulation == eight.batch_size * eight.accumulation == 512
     assert one.tokens_per_s is not None
     assert eight.tokens_per_s is not None
     assert eight.tokens_per_s.high < 8 * one.tokens_per_s.high
     assert eight.tokens_per_s.low > one.tokens_per_s.low
     assert eight.link == "host"
-    assert recommend(find_card("H200"), NAMED["gpt2"]).together[2].link == "nvlink"
+    assert recommend(find_card("H200"), NAMED["gpt2"]).together[1].link == "nvlink"
 
 
 def test_more_tokens_than_there_is_text() -> None:
@@ -261,8 +297,8 @@ def test_cards_without_bf16() -> None:
     assert turing.tokens_per_s.expected > 2 * pascal.tokens_per_s.expected
     assert [code for code, _ in headline(turing)] == ["figures_fp16"]
     assert [code for code, _ in headline(pascal)] == ["figures_fp32"]
-    assert codes(turing)[:2] == ["unmeasured", "no_kernels"]
-    assert codes(pascal)[0] == "no_kernels"  # a P100 and a GTX TITAN X were measured
+    assert codes(turing)[:3] == ["unmeasured", "memory", "no_kernels"]
+    assert codes(pascal)[:3] == ["speed", "memory", "no_kernels"]  # a P100 and a GTX TITAN X were measured
     assert pascal.batch_size <= pascal.rungs[0].micro_batch < turing.rungs[0].micro_batch
     assert (knob(pascal, "compile"), [each for each in turing.knobs if each.knob == "compile"]) == (False, [])
     apple = recommend(find_card("M2 Max"), NAMED["gpt2"])
@@ -300,13 +336,31 @@ def test_memory_is_that_of_the_number_format_and_of_what_is_compiled(card: str, 
     assert [rung.micro_batch for rung in found.rungs] == [largest, largest]
 
 
-@pytest.mark.parametrize(("card", "slower"), [("A100-SXM4-40GB", True), ("4070", False), ("V100-SXM2-32GB", False)])
-def test_early_logs_are_mentioned_where_they_are_much_slower(card: str, slower: bool) -> None:
+@pytest.mark.parametrize(
+    ("card", "slower"), [("A100-SXM4-40GB", True), ("4070", False), ("V100-SXM2-32GB", False), ("H200", False)]
+)
+def test_early_logs_are_mentioned_where_they_are_much_slower_and_in_the_range(card: str, slower: bool) -> None:
     found = recommend(find_card(card), NAMED["gpt2"])
     assert ("early_logs" in codes(found)) is slower
     assert found.nanogpt_early_tokens_per_s is not None
     assert found.nanogpt_tokens_per_s is not None
     assert found.nanogpt_early_tokens_per_s.expected < found.nanogpt_tokens_per_s.expected
+
+
+@pytest.mark.parametrize(
+    ("card", "note", "seen"),
+    [
+        ("4070", "speed", "4070"),
+        ("V100-SXM2-32GB", "speed", "V100"),
+        ("4070 laptop", "speed_one", "RTX 4070 Laptop"),
+        ("2080 Ti", "unmeasured", ""),
+        ("M2 Max", "no_apple", None),
+    ],
+)
+def test_the_speed_says_where_it_comes_from(card: str, note: str, seen: str | None) -> None:
+    code, numbers = notes(recommend(find_card(card), NAMED["gpt2"]))[0]
+    assert code == note
+    assert seen is None or seen in str(numbers["seen"])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nanopace.cli.config_output import add_answer, check_answer, write_answer
 from nanopace.cli.options import add_prices, bounded, words_of, writer_of
-from nanopace.errors import UnknownCard, UsageError
+from nanopace.errors import AmbiguousCard, UnknownCard, UsageError
 
 if TYPE_CHECKING:
     from nanopace.hardware.cards import Card
@@ -74,8 +74,9 @@ def run(args: argparse.Namespace) -> int:
 def _answer(card: Card, prices: Prices | None, args: argparse.Namespace) -> Answer:
     from nanopace.config import KNOBS
     from nanopace.tune.recommend.amounts import read_tokens
-    from nanopace.tune.recommend.budget import budget_of
+    from nanopace.tune.recommend.budget import STEP_TOKENS, budget_of
     from nanopace.tune.recommend.datasets import find_dataset
+    from nanopace.tune.recommend.micro_batch import host_micro_batch
     from nanopace.tune.recommend.models import find_model
     from nanopace.tune.recommend.recommend import best_model, considered, fits, recommend
     from nanopace.tune.recommend.recommend_view import Answer, Candidate
@@ -102,7 +103,8 @@ def _answer(card: Card, prices: Prices | None, args: argparse.Namespace) -> Answ
     others = []
     for each in considered(dataset):
         fitting = found(each) if fits(card, each, budget_of(each, dataset, tokens, step).per_step) else None
-        others.append(Candidate(each, fitting, priced(fitting)))
+        with_host = fitting is None and host_micro_batch(card, each, STEP_TOKENS // each.block_size) is not None
+        others.append(Candidate(each, fitting, priced(fitting), with_host))
     best = found(best_model(card, dataset, tokens=tokens))
     return Answer(best, tuple(others), priced(best))
 
@@ -167,13 +169,14 @@ def _by_hand(name: str | None, args: argparse.Namespace) -> Card:
     """A card from the table with other figures, or one that is not in it."""
     from nanopace.hardware.cards import find_card, given_card
 
-    known = None
+    known, peak, memory = None, args.peak_tflops, args.memory
     if name is not None:
         try:
             known = find_card(name)
+        except AmbiguousCard:
+            known = find_card(name, memory_gb=memory)  # which may decide between those of the same name
         except UnknownCard:
             known = None
-    peak, memory = args.peak_tflops, args.memory
     if known is not None:
         if memory is not None:
             known = known._replace(memory_gb=memory)

@@ -16,7 +16,15 @@ from typing import Any, Literal
 from nanopace.errors import InputError, Message, NanopaceError, UsageError
 from nanopace.knob_values import step_of_which
 from nanopace.train.checkpoint.best import Best, read_best
-from nanopace.train.checkpoint.layout import Saved, checkpoint_directories, newest_intact, read_state, step_of, verified
+from nanopace.train.checkpoint.layout import (
+    NANOGPT_FILE,
+    Saved,
+    checkpoint_directories,
+    newest_intact,
+    read_state,
+    step_of,
+    verified,
+)
 
 _MOST_LISTED = 20
 
@@ -119,7 +127,17 @@ def directory_of_best(out_dir: Path) -> Path:
     best = best_of(out_dir)
     if best is None:
         raise InputError("{path}: no evaluation was made, so its best checkpoint is unknown", path=out_dir)
-    if best[0] not in _steps(out_dir):
+    if best[0] not in (steps := _steps(out_dir)):
+        theirs = out_dir / NANOGPT_FILE
+        if theirs.exists() and (not steps or best[0] < steps[0]):
+            raise InputError(
+                "{path}: the best evaluation, step {step} with val loss {loss:.4f}, was before this run's checkpoints; "
+                "nanoGPT's {file} probably holds it: name that file instead",
+                path=out_dir,
+                step=best[0],
+                loss=best[1],
+                file=theirs,
+            )
         raise InputError(
             "{path}: the best evaluation, step {step} with val loss {loss:.4f}, has no checkpoint; "
             "the checkpoints here are of steps {steps}",

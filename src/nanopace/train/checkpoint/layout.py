@@ -44,6 +44,7 @@ from nanopace.train.optim.optimizer import STATE_PREFIXES
 
 FORMAT = 1
 CHECKPOINTS = "checkpoints"  # in an out_dir
+NANOGPT_FILE = "ckpt.pt"  # in nanoGPT's
 STATE, MODEL, OPTIMIZER = "state.json", "model.safetensors", "optimizer.safetensors"
 
 _TENSORS = ".safetensors"

@@ -14,7 +14,7 @@ from nanopace.train.checkpoint import layout as checkpoint_files
 from nanopace.train.checkpoint.best import best_until
 from nanopace.train.checkpoint.choose import choose, nothing_to_choose
 from nanopace.train.checkpoint.headers import check_weights
-from nanopace.train.checkpoint.layout import MODEL, OPTIMIZER, STATE, verified
+from nanopace.train.checkpoint.layout import MODEL, NANOGPT_FILE, OPTIMIZER, STATE, verified
 from nanopace.train.checkpoint.state_checks import is_knob
 from nanopace.train.checkpoint.write import write_weights
 from nanopace.train.formats.atomic_files import unwritable
@@ -22,7 +22,7 @@ from nanopace.train.formats.huggingface import load_huggingface, save_huggingfac
 from nanopace.train.formats.huggingface_fast import MODELING_FILE
 from nanopace.train.formats.huggingface_files import CONFIG, WEIGHTS
 from nanopace.train.formats.huggingface_tokenizer import TOKENIZER_FILES
-from nanopace.train.formats.nanogpt_checkpoint import NANOGPT_FILE, load_nanogpt, save_nanogpt
+from nanopace.train.formats.nanogpt_checkpoint import load_nanogpt, save_nanogpt
 from nanopace.train.formats.pretrained import Pretrained, assumed_tokenizer
 
 FORMS = ("nanogpt", "huggingface", "nanopace")

@@ -22,8 +22,6 @@ from nanopace.train.models.gpt2 import ACTIVATIONS, ModelShape
 from nanopace.train.models.weight_shapes import check_said, shape_of, weight_shapes
 from nanopace.train.optim.adamw import ADAMW_STATE
 
-NANOGPT_FILE = "ckpt.pt"  # in nanoGPT's out_dir
-
 _COMPILED = "_orig_mod."  # torch.compile's prefix to every name
 _MODEL_ARGS = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias")
 _NO_LOSS_YET = 1e9  # nanoGPT's best_val_loss before the first evaluation

@@ -15,10 +15,9 @@ from nanopace.knob_values import left_out
 from nanopace.ledger.events import RunEvent
 from nanopace.ledger.file import LEDGER_FILE, EventReader
 from nanopace.literals import Value
-from nanopace.train.checkpoint.layout import Saved, checkpoint_directories, newest_intact
+from nanopace.train.checkpoint.layout import NANOGPT_FILE, Saved, checkpoint_directories, newest_intact
 from nanopace.train.formats.convert import open_pretrained
 from nanopace.train.formats.hub import find_model
-from nanopace.train.formats.nanogpt_checkpoint import NANOGPT_FILE
 from nanopace.train.formats.nanogpt_run import open_nanogpt_run
 from nanopace.train.formats.pretrained import Pretrained
 from nanopace.train.listener import Listener

@@ -28,6 +28,11 @@ from nanopace.tune.shapley import Players, Share, coalitions, drawn_orders, sche
 from nanopace.tune.trial import Outcome, run_trial, settings_of_trial
 
 _SAME_IN_EVERY_TRIAL = ("max_iters", "seed")
+# For these, a recipe may have its own defaults, so they belong to their config's recipe (train/models/recipes.py).
+OF_RECIPE = (
+    *("learning_rate", "min_lr", "weight_decay", "beta1", "beta2", "grad_clip", "decay_lr", "warmup_iters"),
+    *("lr_decay_iters", "n_head"),
+)
 
 
 def _is_apart(name: str) -> bool:
@@ -38,11 +43,11 @@ def _is_apart(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Player:
-    """Knobs that change together, with their values in A and in B."""
+    """Knobs that change together, with their values in A and in B; None: left to the recipe."""
 
     knobs: tuple[str, ...]
-    before: tuple[Value, ...]
-    after: tuple[Value, ...]
+    before: tuple[Value | None, ...]
+    after: tuple[Value | None, ...]
 
     @property
     def name(self) -> str:
@@ -53,7 +58,7 @@ class Player:
 class Plan:
     """What to measure."""
 
-    base: Mapping[str, Value]  # knobs of A, and its defaults for those that only B sets
+    base: Mapping[str, Value | None]  # knobs of A, and its defaults for those that only B sets
     players: tuple[Player, ...]
     steps: int
     repeats: int
@@ -74,7 +79,8 @@ class Plan:
         for player in self.players:
             if player.name in changed:
                 knobs.update(zip(player.knobs, player.after, strict=True))
-        return settings_of_trial(knobs, self.steps, evaluates=self.evaluates)
+        set_ones = {name: value for name, value in knobs.items() if value is not None}
+        return settings_of_trial(set_ones, self.steps, evaluates=self.evaluates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +127,18 @@ def make_plan(
     changed = [name for name in KNOBS if before[name] != after[name] and not _is_apart(name)]
     if not changed:
         raise UsageError("both configs train the same way: no setting that affects a run differs")
-    groups = _together([(name,) for name in changed], [*_same_tokens(before, after), *together])
+    of_recipe = [name for name in OF_RECIPE if name in a or name in b] if "recipe" in changed else []
+    changed = [name for name in KNOBS if name in changed or name in of_recipe]
+    with_recipe = ["recipe", *of_recipe]
+    groups = _together([(name,) for name in changed], [*_same_tokens(before, after), with_recipe, *together])
     groups = _valid(groups, before, after)
+    old, new = _left_open(before, of_recipe, a), _left_open(after, of_recipe, b)
     players = tuple(
-        Player(each, tuple(before[name] for name in each), tuple(after[name] for name in each)) for each in groups
+        Player(each, tuple(old[name] for name in each), tuple(new[name] for name in each)) for each in groups
     )
     names = [each.name for each in players]
     drawn = tuple(drawn_orders(names, orders, seed)) if len(coalitions(names, orders, seed)) < 2 ** len(names) else ()
-    base = {name: before[name] for name in KNOBS if name in a or name in b}
+    base = {name: old[name] for name in KNOBS if name in a or name in b}
     return Plan(base, players, steps, repeats, evaluates, drawn, seed)
 
 
@@ -139,6 +149,13 @@ def plan_text(plan: Plan) -> str:
 
 def _known(knobs: Mapping[str, Value]) -> dict[str, Value]:
     return {name: value for name, value in knobs.items() if name in KNOBS}
+
+
+def _left_open(
+    values: Mapping[str, Value], of_recipe: Sequence[str], given: Mapping[str, Value]
+) -> dict[str, Value | None]:
+    """The values, without those that a config leaves to its recipe."""
+    return {name: None if name in of_recipe and name not in given else value for name, value in values.items()}
 
 
 def _same_tokens(before: Mapping[str, Value], after: Mapping[str, Value]) -> list[Sequence[str]]:

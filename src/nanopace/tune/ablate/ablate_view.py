@@ -106,11 +106,12 @@ def _change(player: Player) -> str:
     return f"{before} → {after}"
 
 
-def _settings(knobs: Sequence[str], values: Sequence[Value]) -> str:
+def _settings(knobs: Sequence[str], values: Sequence[Value | None]) -> str:
+    said = [UNKNOWN if value is None else plain(value) for value in values]
     if set(knobs) == _MICRO_BATCHES:
-        named = dict(zip(knobs, map(plain, values), strict=True))
+        named = dict(zip(knobs, said, strict=True))
         return f"{named['batch_size']} x {named['gradient_accumulation_steps']}"
-    return ", ".join(map(plain, values))
+    return ", ".join(said)
 
 
 def _difference(share: Share, words: Words) -> str:

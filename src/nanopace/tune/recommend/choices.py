@@ -118,9 +118,12 @@ def _batch_size(micro: MicroBatch) -> Choice:
         return Choice("batch_size", micro.sequences, "batch_size_released", {})
     if on_host(micro.steps):
         return Choice("batch_size", micro.sequences, "batch_size_host", {})
-    if micro.launch_share is None:
+    if not micro.timed:
         return Choice("batch_size", micro.sequences, "batch_size_tight" if micro.tight else "batch_size_untimed", {})
-    return Choice("batch_size", micro.sequences, "batch_size", {"launch_share": micro.launch_share})
+    if micro.faster is None:
+        return Choice("batch_size", micro.sequences, "batch_size", {})
+    larger, gain = micro.faster
+    return Choice("batch_size", micro.sequences, "batch_size_shared", {"larger": str(larger), "gain_share": gain})
 
 
 def _rate_reason(parameters: float) -> str:

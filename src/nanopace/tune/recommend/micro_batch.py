@@ -1,4 +1,4 @@
-"""Which micro-batch: what fits, with how much of the memory ladder, and which of those is fastest without waste."""
+"""Which micro-batch: what fits, with how much of the memory ladder, and which of those is fastest."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from nanopace.hardware.memory import (
     fused_peak_bytes,
     largest_fused_micro_batch,
     largest_micro_batch,
+    peak_bytes,
     usable_bytes,
 )
-from nanopace.hardware.speed import launch_seconds, own_kernels, token_seconds
-from nanopace.memory_ladder import keeps_gradients, ladder_speed, useful_steps
+from nanopace.hardware.speed import own_kernels, pace
+from nanopace.memory_ladder import keeps_gradients, useful_steps
 from nanopace.tune.divisors import divisors
 from nanopace.tune.recommend.models import Model
 
-WITHIN = 0.98  # of the best speed: beyond that, a larger micro-batch is not worth its memory
+_WITHIN = 0.99  # of the best speed: so much is given up for a config that nanoGPT can hold too
 _FREE = 0.9  # of the memory: the recommended limit
 _MOST = 4096
 _UNTIMED = 16  # sequences, if the speed is unknown
@@ -51,8 +52,9 @@ class MicroBatch:
 
     sequences: int
     steps: tuple[str, ...]
-    launch_share: float | None  # of the time, for kernel launches at this size
+    timed: bool = False  # whether it was chosen by its speed
     tight: bool = False  # no smaller one is possible, and it leaves no memory to spare
+    faster: tuple[int, float] | None = None  # one that nanoGPT cannot hold, and how much faster it should be
 
 
 def sequences_per_step(step_tokens: int, block_size: int) -> int:
@@ -79,8 +81,12 @@ def host_micro_batch(card: Card, model: Model, sequences: int) -> MicroBatch | N
     for count in reversed([each for each in divisors(sequences) if each <= _TOGETHER]):
         steps = climb_with_host(*model.size, count, card.memory_gb)
         if fused_peak_bytes(*model.size, count, steps) <= usable_bytes(card.memory_gb):
-            return MicroBatch(count, steps, None)
+            return MicroBatch(count, steps)
     return None
+
+
+def host_rung(card: Card, model: Model, steps: tuple[str, ...]) -> Rung:
+    return Rung("nanopace", steps, _largest(card, model, steps))
 
 
 def largest_released(card: Card, model: Model) -> int:
@@ -105,41 +111,45 @@ def _largest(card: Card, model: Model, steps: Sequence[str]) -> int:
     return largest_fused_micro_batch(*model.size, card.memory_gb, steps)
 
 
-def pick_micro_batch(card: Card, model: Model, sequences: int) -> MicroBatch:
-    """The smallest within 2% of the fastest that fits: a larger one costs memory and gains nothing.
+def memory_of(card: Card, model: Model, count: int, steps: Sequence[str]) -> int:
+    """The bytes that a step takes on the card."""
+    if fused(card, model):
+        return fused_peak_bytes(*model.size, count, steps)
+    return peak_bytes(*model.size, count, compiled=not card.without_compiling, single=in_float32(card))
 
-    Timed with nanoGPT's fixed cost, the larger of the two, so that the config suits both. Gradients are kept if at all
-    possible.
+
+def pick_micro_batch(card: Card, model: Model, sequences: int) -> MicroBatch:
+    """The fastest that leaves a tenth of the memory free: nothing else is gained by a smaller one. The config is for
+    nanoGPT as well, so one that it can hold comes first if that costs next to nothing.
+
+    Gradients are kept if at all possible.
     """
     candidates = [each for each in divisors(sequences) if each <= _MOST]
     fitting = [(each, steps) for each in candidates if (steps := _least_steps(card, model, each)) is not None]
     if not fitting:  # whatever fits leaves no memory to spare
         top = next(rung for rung in rungs(card, model, sequences) if rung.micro_batch)
-        return MicroBatch(1 if keeps_gradients(top.steps) else sequences, top.steps, None, tight=True)
-    work = token_seconds(card, *model.size, trainer_of(card, model))
-    if work is None:
+        return MicroBatch(1 if keeps_gradients(top.steps) else sequences, top.steps, tight=True)
+    speeds = {count: _speed(card, model, sequences, count, steps) for count, steps in fitting}
+    if None in speeds.values():
         small = [pair for pair in fitting if pair[0] <= _UNTIMED]
         fewest = min(len(steps) for _, steps in small)
-        count, steps = [pair for pair in small if len(pair[1]) == fewest][-1]
-        return MicroBatch(count, steps, None)
-    launch = launch_seconds(model.n_layer)
+        return MicroBatch(*[pair for pair in small if len(pair[1]) == fewest][-1])
+    known = {count: speed for count, speed in speeds.items() if speed is not None}
+    fastest = max(known, key=lambda count: known[count])
+    most = _largest_compiled(card, model, card.memory_gb)
+    shared = [count for count in known if count <= most and known[count] >= _WITHIN * known[fastest]]
+    chosen = max(shared or [fastest], key=lambda count: known[count])
+    faster = None if chosen == fastest else (fastest, known[fastest] / known[chosen] - 1)
+    return MicroBatch(chosen, dict(fitting)[chosen], timed=True, faster=faster)
 
-    def speed(count: int, steps: Sequence[str]) -> float:
-        return 1 / (work / ladder_speed(steps) + launch / (count * model.block_size))
 
-    fastest = max(speed(*pair) for pair in fitting)
-    count, steps = next(pair for pair in fitting if speed(*pair) >= WITHIN * fastest)
-    share = launch / (launch + work / ladder_speed(steps) * count * model.block_size)
-    return MicroBatch(count, steps, share)
+def _speed(card: Card, model: Model, sequences: int, count: int, steps: Sequence[str]) -> float | None:
+    speed = pace(card, *model.size, count, sequences // count, trainer=trainer_of(card, model), steps=steps)
+    return None if speed is None else speed.expected
 
 
 def _least_steps(card: Card, model: Model, count: int) -> tuple[str, ...] | None:
     """The fewest steps of the ladder that leave a tenth of the memory free; None if even all of them do not."""
-    if not fused(card, model):
-        return () if _largest_compiled(card, model, card.memory_gb * _FREE) >= count else None
-    steps = useful_steps("gpt2")
-    most = card.memory_gb * GIB * _FREE
-    for number in range(len(steps) + 1):
-        if fused_peak_bytes(*model.size, count, steps[:number]) <= most:
-            return steps[:number]
-    return None
+    steps = useful_steps("gpt2") if fused(card, model) else ()
+    ladders = (steps[:number] for number in range(len(steps) + 1))
+    return next((some for some in ladders if memory_of(card, model, count, some) <= card.memory_gb * GIB * _FREE), None)

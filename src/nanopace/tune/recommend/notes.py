@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nanopace.hardware.card_classes import CLASSES
 from nanopace.hardware.memory import GIB
 from nanopace.hardware.scaling_law import ALMOST_FRESH, too_often, worth_in_passes
 from nanopace.hardware.speed import BUS_GB_S
@@ -25,9 +26,11 @@ _NO_LOSS = {
 
 
 def headline(found: Recommendation) -> list[Note]:
-    """Notes shown with the figures themselves: their number format, how often text is repeated, and why no loss is
-    given."""
+    """Notes shown with the figures themselves: whether the host's memory is needed, their number format, how often text
+    is repeated, and why no loss is given."""
     said: list[Note] = []
+    if found.host_bytes:
+        said.append(("host_needed", {"host_gib": round(found.host_bytes / GIB, 1)}))
     if found.precision in _OTHER_FORMATS:
         said.append((_OTHER_FORMATS[found.precision], {}))
     if found.epochs is not None and found.epochs > ALMOST_FRESH:
@@ -50,20 +53,23 @@ def notes(found: Recommendation) -> list[Note]:
     if found.tokens_per_s is None:
         apple = any(choice.reason == "dtype_apple" for choice in found.knobs)
         said.append(("no_apple" if apple else "peak_unknown", {}))
-    elif not found.measured:
-        said.append(("unmeasured", {}))
+    else:
+        seen = CLASSES[found.card_class].seen
+        said.append(("speed" if found.measured else "speed_one" if seen else "unmeasured", {"seen": seen}))
+    said.append(("memory", {}))
     possible = any(choice.knob == "recipe" for choice in found.knobs)  # our kernels, on this card
     if len(found.rungs) == 2:
         said.append(("no_kernels_dropout" if possible else "no_kernels", {}))
     elif found.tokens_per_s is not None and found.card_class != "hopper":
         said.append(("kernels_unmeasured", {}))
     theirs, old = found.nanogpt_tokens_per_s, found.nanogpt_early_tokens_per_s
-    if theirs is not None and old is not None and old.expected < _MUCH_SLOWER * theirs.expected:
+    in_range = found.card_class == "server"  # which reaches down to them
+    if in_range and theirs is not None and old is not None and old.expected < _MUCH_SLOWER * theirs.expected:
         said.append(("early_logs", {"tokens_per_s": old.expected}))
     if not keeps_gradients(found.ladder):
         said.append(("released", {}))
     if found.host_bytes:
-        said.append(("host", {"host_gib": found.host_bytes / GIB, "gb_per_s": BUS_GB_S}))
+        said.append(("host", {"bus_rate": BUS_GB_S}))
     largest = found.rungs[-1].micro_batch
     numbers: dict[str, object]
     if not found.nanogpt_fits:

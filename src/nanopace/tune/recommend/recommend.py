@@ -5,13 +5,13 @@ Everything is calculated from hardware/: nothing is measured, and no card is nee
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nanopace.errors import UsageError
 from nanopace.hardware.card_classes import card_class
 from nanopace.hardware.cards import Card
-from nanopace.hardware.memory import GIB, fused_peak_bytes, host_bytes, peak_bytes
+from nanopace.hardware.memory import GIB, host_bytes
 from nanopace.hardware.scaling_law import expected_loss, perplexity, where_it_ends, worth_in_passes
 from nanopace.hardware.speed import Range, pace, training_peak
 from nanopace.memory_ladder import useful_steps
@@ -21,9 +21,9 @@ from nanopace.tune.recommend.choices import Choice, Frame, choices
 from nanopace.tune.recommend.datasets import KNOWN, Dataset
 from nanopace.tune.recommend.micro_batch import (
     Rung,
-    fused,
     host_micro_batch,
-    in_float32,
+    host_rung,
+    memory_of,
     pick_micro_batch,
     rungs,
     sequences_per_step,
@@ -105,7 +105,7 @@ def recommend(
         if with_host is None:
             raise does_not_fit(card, model)
         micro = with_host
-        found_rungs = (*found_rungs[:-1], Rung("nanopace", micro.steps, micro.sequences), found_rungs[-1])
+        found_rungs = (*found_rungs[:-1], host_rung(card, model, micro.steps), found_rungs[-1])
     accumulation = sequences // micro.sequences
     epochs = None if dataset.tokens is None else trained / dataset.tokens
     trainer = trainer_of(card, model)
@@ -158,7 +158,7 @@ def recommend(
         batch_size=micro.sequences,
         accumulation=accumulation,
         ladder=micro.steps,
-        memory_bytes=_memory(card, model, micro.sequences, micro.steps),
+        memory_bytes=memory_of(card, model, micro.sequences, micro.steps),
         host_bytes=host_bytes(*model.size, micro.sequences, micro.steps),
         nanogpt_fits=in_nanogpt,
         tokens_per_s=speed,
@@ -203,7 +203,8 @@ def seconds_to(card: Card, model: Model, dataset: Dataset, tokens: int | None = 
     """The time to train the budget at the recommended micro-batch."""
     budget = budget_of(model, dataset, tokens)
     micro = pick_micro_batch(card, model, budget.sequences)
-    speed = pace(card, *model.size, micro.sequences, budget.sequences // micro.sequences, steps=micro.steps)
+    count, trainer = budget.sequences // micro.sequences, trainer_of(card, model)
+    speed = pace(card, *model.size, micro.sequences, count, trainer=trainer, steps=micro.steps)
     return None if speed is None else speed.time_of(budget.tokens)
 
 
@@ -214,7 +215,7 @@ def fits(card: Card, model: Model, step_tokens: int = STEP_TOKENS) -> bool:
 
 def does_not_fit(card: Card, model: Model) -> UsageError:
     """An error that names what would fit: a smaller model, or how much memory."""
-    least = _memory(card, model, 1, useful_steps("gpt2"))
+    least = memory_of(card, model, 1, useful_steps("gpt2"))
     smaller = [each for each in NAMED.values() if each.parameters < model.parameters and fits(card, each)]
     values = {
         "model": model.name,
@@ -235,12 +236,6 @@ def does_not_fit(card: Card, model: Model) -> UsageError:
         "only {memory:,g}; use fewer layers, a smaller block_size, or a card with {room:,.0f} GB or more",
         **values,
     )
-
-
-def _memory(card: Card, model: Model, sequences: int, steps: Sequence[str]) -> int:
-    if fused(card, model):
-        return fused_peak_bytes(*model.size, sequences, steps)
-    return peak_bytes(*model.size, sequences, compiled=not card.without_compiling, single=in_float32(card))
 
 
 def _several(card: Card, model: Model, sequences: int, most: int, tokens: int) -> Iterator[Together]:

@@ -8,6 +8,7 @@ from functools import partial
 
 from nanopace.hardware.memory import GIB
 from nanopace.hardware.speed import Range
+from nanopace.memory_ladder import on_host
 from nanopace.tune.recommend.costs import Cost, Costs, cost_notes, cost_ranges, cost_sentence, money_of
 from nanopace.tune.recommend.models import Model
 from nanopace.tune.recommend.notes import Note, headline, notes
@@ -25,8 +26,9 @@ class Candidate:
     """One row in the table of models: what could be trained on a card."""
 
     model: Model
-    found: Recommendation | None  # None: it does not fit
+    found: Recommendation | None  # None: it does not fit on the card
     costs: Costs | None = None  # None without prices
+    with_host: bool = False  # it would fit with the host's memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,8 @@ def _models(candidates: Sequence[Candidate], words: Words, writer: TerminalWrite
     for each in candidates:
         name, size = each.model.name, words.si(each.model.parameters) if writer.width >= _ROOMY else ""
         if each.found is None:
-            rows.append((name, size, "", "", words.text("does not fit"), ""))
+            why = words.text("only with host memory") if each.with_host else words.text("does not fit")
+            rows.append((name, size, "", "", why, ""))
             continue
         batch = f"{each.found.batch_size} × {each.found.accumulation}"
         rate = middle(each.found.tokens_per_s, words.si)
@@ -146,7 +149,8 @@ def _fitting(found: Recommendation, words: Words, writer: TerminalWriter) -> Non
         if rung.trainer == "nanogpt":
             name = "nanoGPT"
         else:
-            name = f"+ {words.memory_step(rung.steps[-1])}" if rung.steps else words.text("nanopace, everything kept")
+            name = words.memory_step(rung.steps[-1]) if rung.steps else words.text("nanopace, everything kept")
+            name = f"+ {name}" if rung.steps and not on_host(rung.steps) else name  # whose rung is not on top of others
         chosen = rung.trainer == "nanopace" and rung.steps == found.ladder
         taken = words.text("recommended: {batch}", batch=str(found.batch_size)) if chosen else ""
         rows.append((name, words.count(rung.micro_batch), Cell(taken, "green")))

@@ -1,4 +1,4 @@
-"""What 4 or 8 cards of one kind would reach together with DDP, if one such card was measured and its link is known.
+"""What 2, 4 or 8 cards of one kind would reach together with DDP, if one such card was measured and its link is known.
 
 Each card sends its gradients once per step, while the last backward pass still runs. We could not measure how much of
 that overlaps or how fast the link is: the range goes from full overlap to none, on the slower of the link speeds below.
@@ -13,7 +13,7 @@ from nanopace.hardware.cards import Card
 from nanopace.hardware.scaling import traffic_bytes
 from nanopace.hardware.speed import Range
 
-SEVERAL = (4, 8)
+SEVERAL = (2, 4, 8)
 # GB/s that a card sends. GeForce cards cannot access each other's memory, so the data goes through the host's.
 _LINKS = {"nvlink": (100.0, 300.0), "host": (4.0, 12.0)}
 _NVLINKED = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")
