@@ -3,13 +3,16 @@
 python bench/forecast.py                    # the trend, on simulated power laws with noise
 python bench/forecast.py LOG [...]          # and on the curves of nanoGPT's logs, 1.5 times ahead
 python bench/forecast.py CHECKOUT [--fit]   # the final loss, on a checkout of KellerJordan/modded-nanogpt
+python bench/forecast.py --cosine DIR       # the final loss, on complete logs of build-nanogpt and llm.c
 
 Each complete log of a checkout is cut at 10 to 90% of its iterations, and its final validation loss is forecast from
 that part as the report does. The law in diagnosis/loss/final_loss.py was fitted to the half "fit" (--fit repeats that,
 starting with the present law) and is tested on the half "test"; all logs of a record are in one half.
 
-Most of these runs end near 3.28, because a record is one that gets there. The law does not know that; "always 3.28" is
-what this guess would score on the same forecasts, and "ends elsewhere" are the runs for which it is wrong.
+DIR has a directory for each source of runs that follow a cosine. Each is forecast by the law that the others give.
+
+Most runs of modded-nanogpt end near 3.28, because a record is one that gets there. The law does not know that; "always
+3.28" is what this guess would score on the same forecasts, and "ends elsewhere" are the runs for which it is wrong.
 """
 
 from __future__ import annotations
@@ -24,10 +27,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from nanopace.diagnosis.loss import final_loss as law_room
-from nanopace.diagnosis.loss.final_loss import LAW, Law, final_loss
+import numpy as np
+
+from nanopace.diagnosis.loss.final_loss import COSINE, LINE, Law, final_loss, progress, width_at
 from nanopace.diagnosis.loss.losses import describe_loss
-from nanopace.diagnosis.loss.trapezoid import Trapezoid, trapezoid_of
+from nanopace.diagnosis.loss.schedule import Cosine, Schedule, schedule_of
 from nanopace.diagnosis.loss.trend import Band, fit_trend
 from nanopace.errors import NanopaceError
 from nanopace.record import replace
@@ -37,6 +41,7 @@ from nanopace.sources.runs import open_runs
 TRIALS = 400
 FITTED_CUTS = (0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.65, 0.8, 0.9)  # fitted to four, it failed between them
 SHOWN_CUTS = (0.1, 0.15, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9)
+EARLIEST = 0.08  # of a run along a cosine: its constants come from the rest
 NEAR = 0.03
 GUESS = 3.28  # where a record of track 1 is complete
 FEWEST = 5  # evaluations of a complete run
@@ -113,8 +118,8 @@ class Complete(NamedTuple):
         return self.curve[-1][1]
 
     @property
-    def schedule(self) -> Trapezoid | None:
-        return trapezoid_of(self.run)
+    def schedule(self) -> Schedule | None:
+        return schedule_of(self.run)
 
     def until(self, cut: float) -> list[tuple[int, float]]:
         return [(t, val) for t, val in self.curve if t <= cut * self.end]
@@ -201,24 +206,30 @@ def _shares(held: list[tuple[str, bool]]) -> str:
 # --- fitting the law -------------------------------------------------------------------------------------------------
 
 
-def fitted(runs: list[Complete]) -> Law:
-    """Change one constant at a time, as long as that helps."""
-    records: defaultdict[str, list[tuple[Complete, Trapezoid]]] = defaultdict(list)
+Records = list[list[tuple[Complete, Schedule]]]
+
+
+def of_half(runs: list[Complete]) -> Records:
+    """A few runs of each record of the half "fit"."""
+    records: defaultdict[str, list[tuple[Complete, Schedule]]] = defaultdict(list)
     for each in runs:
         schedule = each.schedule
         plain = each.half == "fit" and "," not in each.kind and schedule is not None
         if plain and schedule and len(records[each.record]) < OF_A_RECORD:
             records[each.record].append((each, schedule))
-    chosen = [some for some in records.values() if some]
-    law_room._NARROWEST = 0.0  # type: ignore[misc]  # a limit of the report, not of the law
-    law, best = LAW, score(LAW, chosen)
+    return [some for some in records.values() if some]
+
+
+def fitted(records: Records, law: Law) -> Law:
+    """Change one constant at a time, as long as that helps."""
+    best = score(law, records)
     step = 0.1
     while step > 0.01:
         before = best
         for name in Law._fields:
             for factor in (1 + step, 1 / (1 + step)):
                 tried = law._replace(**{name: getattr(law, name) * factor})
-                if (found := score(tried, chosen)) < best:
+                if (found := score(tried, records)) < best:
                     law, best = tried, found
         if before - best < 1e-4:
             step /= 2
@@ -226,31 +237,88 @@ def fitted(runs: list[Complete]) -> Law:
     return law
 
 
-def score(law: Law, records: list[list[tuple[Complete, Trapezoid]]]) -> float:
+def score(law: Law, records: Records) -> float:
     """The mean logarithmic score of the forecasts; every record and every cut has the same weight."""
     total, weight = dict.fromkeys(FITTED_CUTS, 0.0), dict.fromkeys(FITTED_CUTS, 0.0)
     for record in records:
         for complete, schedule in record:
             for cut in FITTED_CUTS:
-                band = final_loss(complete.until(cut), schedule, law)
+                band = final_loss(complete.until(cut), schedule, law, narrowest=0.0)  # a limit of the report
                 if band is None:
                     continue
-                last = law_room._progress(schedule, complete.until(cut)[-1][0])
-                factor = max(law_room._WIDTH, law_room._WIDTH_EARLY / last)
+                factor = width_at(schedule, progress(schedule, complete.until(cut)[-1][0]))
                 scale = math.log(band.high / band.low) / 2 / factor * math.sqrt((FREEDOM - 2) / FREEDOM)
                 error = math.log(complete.final / band.value) / scale
                 total[cut] += (math.log(scale) + (FREEDOM + 1) / 2 * math.log1p(error**2 / FREEDOM)) / len(record)
                 weight[cut] += 1 / len(record)
-    return sum(total[cut] / weight[cut] for cut in FITTED_CUTS) / len(FITTED_CUTS)
+    return sum(total[cut] / weight[cut] for cut in FITTED_CUTS if weight[cut]) / len(FITTED_CUTS)
+
+
+# --- cosines ---------------------------------------------------------------------------------------------------------
+
+
+def along_cosines(directory: Path) -> Iterator[tuple[Complete, Schedule]]:
+    """The complete runs below a directory, each with the cosine that its rates show, or build-nanogpt's."""
+    for path in sorted(each for each in directory.rglob("*") if each.is_file()):
+        runs = open_runs(path)
+        end = max(each.iteration for each in runs[0].evaluations)
+        run = open_runs(path, overrides={"max_iters": end})[0]  # build-nanogpt and llm.c's main.log do not print it
+        curve = [(e.iteration, e.val) for e in run.evaluations if e.metric == "loss" and e.val and math.isfinite(e.val)]
+        schedule = schedule_of(run) if run.rates else Cosine(end, 715, 0.1)
+        if isinstance(schedule, Cosine):
+            yield Complete("cosine", path.relative_to(directory).parts[0], run, curve, end), schedule
+        else:
+            print(f"{path}: no cosine")
+
+
+def show_cosines(directory: Path) -> None:
+    sources = defaultdict(list)
+    for complete, schedule in along_cosines(directory):
+        sources[complete.record].append((complete, schedule))
+    every = list(sources.values())
+    print(f"all: {averaged(every)}")
+    laws = {name: averaged([runs for runs in every if runs is not left_out]) for name, left_out in sources.items()}
+    print("forecasts of each source by the law that comes from the others; then the trend")
+    runs = [each for some in every for each in some]
+    for cut in SHOWN_CUTS:
+        bands = [(each, final_loss(each.until(cut), schedule, laws[each.record])) for each, schedule in runs]
+        _show_cosine("law", cut, [(each, band) for each, band in bands if band is not None], len(runs))
+    for cut in SHOWN_CUTS:
+        told = [(each, band) for each, _ in runs if (band := by_trend(each, cut)) is not None]
+        _show_cosine("trend", cut, told, len(runs))
+
+
+def _show_cosine(kind: str, cut: float, told: list[tuple[Complete, Band]], of: int) -> None:
+    print(f"cosine, {kind:5} at {cut:3.0%} {len(told):4} of {of:4}{_figures(told) if told else ''}")
+
+
+def averaged(sources: Records) -> Law:
+    """Slope and drop by least squares in each run: their means and their spreads. Every source has the same weight."""
+    found, weights = [], []
+    for runs in sources:
+        for complete, schedule in runs:
+            late = [(t, val) for t, val in complete.curve if t >= EARLIEST * complete.end]
+            xs = [progress(schedule, t) for t, _ in late]
+            slopes = [(math.pow(x, -COSINE.power) - 1) / COSINE.power for x in xs]
+            parts = np.array([[1.0, slope, 1 - schedule.rate(t)] for slope, (t, _) in zip(slopes, late, strict=True)])
+            found.append(np.linalg.lstsq(parts, np.log([val for _, val in late]), rcond=None)[0][1:])
+            weights.append(1 / len(runs))
+    mean = np.average(found, axis=0, weights=weights)
+    spread = np.sqrt(np.average((found - mean) ** 2, axis=0, weights=weights))
+    names = ("slope", "drop", "slope_spread", "drop_spread")
+    return COSINE._replace(**dict(zip(names, map(float, (*mean, *spread)), strict=True)))
 
 
 def main() -> None:
-    names = [Path(name) for name in sys.argv[1:] if name != "--fit"]
+    names = [Path(name) for name in sys.argv[1:] if not name.startswith("--")]
+    if "--cosine" in sys.argv:
+        show_cosines(names[0])
+        return
     show_trend([name for name in names if name.is_file()])
     for checkout in (name for name in names if name.is_dir()):
         runs = list(complete_runs(checkout))
         if "--fit" in sys.argv:
-            print(fitted(runs))
+            print(fitted(of_half(runs), LINE))
             return
         print("forecasts of runs; shares of the runs (means over the records); half of the median width; median error")
         for half in ("fit", "test"):

@@ -341,7 +341,9 @@ class Run(Record):
     gpt2_shape: bool = True  # tokens and FLOPs follow from batch, layers and width, if these are known
     compiles: bool = True  # the trainer can compile the model
     has_stages: bool = False  # the trainer trains a model in several stages, like nanochat
-    cools_down: bool = False  # the learning rate is constant, then falls to the end: the loss falls faster than before
+    cools_down: bool = (
+        False  # this trainer's learning rate falls to the end, and the loss then falls faster than before
+    )
     wall_ms: float | None = None  # measured from start to end, only by our own trainer
     gpu_use: GpuUse | None = None
     gpu_readings: tuple[GpuReading, ...] = ()  # thinned out, but with the extremes of every stretch
@@ -365,6 +367,7 @@ class Run(Record):
     told_training_s: float | None = None  # nanochat's "total time": training steps only, without the first ones
     told_tokens: int | None = None  # per step, from the printed tokens per second, if the log's batch contradicts it
     untimed: Mapping[Stage, int] = MappingProxyType({})  # rows without a time after the timed ones, by stage
+    rates: tuple[tuple[int, float], ...] = ()  # learning rates as printed, by iteration: at most a few hundred of them
     untimed_rows: Rows = Rows()  # iterations and losses of a log without any times; `rows` is then empty
     caveats: tuple[Caveat, ...] = ()
     clock_ms: float = 0.0  # resolution of the clock whose differences are the rows' times

@@ -117,6 +117,12 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     return off("loss", said["loss"], true, by=reach)
 
 
+@check("forecast_withheld")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    """These runs have nanoGPT's schedule, whose cosine ends at iteration 600,000."""
+    return "the learning rate hardly falls" if 2 * truth.curve[-1][0] < 100_000 else None
+
+
 # --- advice ----------------------------------------------------------------------------------------------------------
 
 

@@ -155,6 +155,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "loss_diverged": ("iteration",),
     "forecast": ("iteration", "loss", "low", "high"),
     "final_loss": ("iteration", "loss", "low", "high"),  # at the end of the learning rate's schedule
+    "forecast_withheld": (),  # the trend would be too high: the learning rate falls
     # --- advice
     "raise_eval_interval": ("from_interval", "to_interval", "evaluations"),  # evaluations: how many remain
     "lower_eval_iters": ("from_iters", "to_iters", "noise_factor"),

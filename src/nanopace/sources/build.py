@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import copy
+from math import inf
 from types import MappingProxyType
 from typing import Protocol
 
@@ -149,6 +150,11 @@ class RunBuilder:
         is_beside_timed = len(self._draft.rows) and self._draft.timed and not self._began
         if not is_beside_timed and not self._is_repeated(row):
             self._append(row, timed=False)
+
+    def rate(self, iteration: int, rate: float | None) -> None:
+        """Add the learning rate of a row, after that row. Any unit: only its course counts."""
+        if rate is not None and 0 <= rate < inf:
+            self._details().rates.add(iteration, rate)
 
     def mixture(self, folded: Mixture) -> None:
         """Add a stretch of rows with their evaluations. Nothing is pending, and it follows the last row."""

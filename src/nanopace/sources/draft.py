@@ -36,6 +36,7 @@ from nanopace.run import (
 from nanopace.sources.by_iteration import ByIteration, Event
 from nanopace.sources.fold import divide, fold_behind, take_rows
 from nanopace.sources.log_format import LogFormat
+from nanopace.sources.rates import Rates
 
 MOST_SAMPLES = 100  # the newest text samples that a run keeps
 LONGEST_SAMPLE = 2000  # characters of each
@@ -54,6 +55,7 @@ class Details:
         self.notes: list[Note] = []
         self.samples: list[Sample] = []
         self.caveats: dict[str, Caveat] = {}  # by code
+        self.rates = Rates()
         self.watches_loss = False
         self.stage: Stage | None = None
 
@@ -64,6 +66,7 @@ class Details:
         self.notes += other.notes
         self.samples = [*self.samples, *other.samples][-MOST_SAMPLES:]
         self.caveats.update(other.caveats)
+        self.rates.add_all(other.rates)
         self.watches_loss |= other.watches_loss
         self.stage = other.stage or self.stage
 
@@ -179,6 +182,7 @@ class Draft(Details):
             "evaluations",
             "checkpoints",
             "untimed",
+            "rates",
         )
         for name in (*names, "rows_of_ranks", "_setbacks", "_skipped", "_spikes"):
             setattr(other, name, copy(getattr(self, name)))
@@ -231,6 +235,7 @@ class Draft(Details):
             format=format.name,
             rows=self.rows if self.timed else Rows(),
             untimed_rows=Rows() if self.timed else self.rows,
+            rates=self.rates.in_order(),
             evaluations=self.evaluations.in_order(),
             checkpoints=self.checkpoints.in_order(),
             restarts=tuple(each for each in setbacks if isinstance(each, Restart)),

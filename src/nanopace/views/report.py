@@ -69,6 +69,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "loss_noise",
         "forecast",
         "final_loss",
+        "forecast_withheld",
     ),
     "known": ("conflict", "untimed_sft", "untimed_rl", *READING),
 }

@@ -75,4 +75,8 @@ LOSSES: Mapping[str, Sentence] = {
         "By the end of the run, at iteration {iteration}, the validation loss should reach about {loss} (80% interval "
         "{low} to {high}). This includes the drop to expect while the learning rate falls."
     ),
+    "forecast_withheld": say(
+        "No forecast of the validation loss: while the learning rate falls, the loss drops below its trend, and by how "
+        "much is not known for a run like this."
+    ),
 }

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanopace.diagnosis.loss.final_loss import LAW, final_loss
-from nanopace.diagnosis.loss.trapezoid import Trapezoid
+from nanopace.diagnosis.loss.final_loss import LINE as LAW
+from nanopace.diagnosis.loss.final_loss import final_loss
+from nanopace.diagnosis.loss.schedule import Cosine, Trapezoid
 
 Curve = list[tuple[int, float]]
 
@@ -26,6 +27,17 @@ MEDIUM = Trapezoid(5960, 0, 0.7)  # track 2, 2025-04-22
 MEDIUM_CURVE: Curve = [
     *((125, 4.3238), (625, 3.5006), (1125, 3.3354), (1625, 3.251), (2125, 3.1877), (2625, 3.1394), (3125, 3.0962)),
     *((3625, 3.0602), (4125, 3.0249), (4625, 2.9923), (5125, 2.9586), (5625, 2.9308), (5960, 2.9198)),
+]
+# Of llm.c's and build-nanogpt's GPT-2 with 124M.
+LLMC = Cosine(19_560, 700, 0.0)
+LLMC_CURVE: Curve = [
+    *((1500, 4.006), (2000, 3.8585), (4000, 3.6176), (6000, 3.5069), (8000, 3.4431), (10000, 3.3924)),
+    *((12000, 3.3509), (14000, 3.3149), (16000, 3.2882), (18000, 3.2746), (19560, 3.2722)),
+]
+BUILD = Cosine(19_073, 715, 0.1)
+BUILD_CURVE: Curve = [
+    *((1500, 3.814), (2000, 3.669), (4000, 3.4153), (6000, 3.3106), (8000, 3.238), (10000, 3.1896)),
+    *((12000, 3.1479), (14000, 3.1188), (16000, 3.0963), (18000, 3.082), (19073, 3.0717)),
 ]
 RUNS = [(SHORT, SHORT_CURVE), (FP4, FP4_CURVE), (MEDIUM, MEDIUM_CURVE)]
 
@@ -180,3 +192,32 @@ def test_many_evaluations_are_thinned_and_the_last_one_counts() -> None:
 def test_any_curve_gives_nothing_or_an_ordered_interval(points: Curve) -> None:
     band = final_loss(sorted(points), Trapezoid(2000, 100, 0.5))
     assert band is None or band.low < band.value < band.high
+
+
+# --- along a cosine --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("schedule", "curve"), [(LLMC, LLMC_CURVE), (BUILD, BUILD_CURVE)])
+@pytest.mark.parametrize("cut", [0.22, 0.35, 0.5, 0.8])
+def test_real_runs_along_a_cosine(schedule: Cosine, curve: Curve, cut: float) -> None:
+    band = final_loss(until(curve, cut * schedule.end), schedule)
+    assert band is not None
+    assert band.value == pytest.approx(curve[-1][1], abs=0.03)
+    assert band.low <= curve[-1][1] <= band.high
+    assert band.high - band.low < 0.15
+
+
+@pytest.mark.parametrize(
+    ("curve", "schedule"),
+    [
+        (LLMC_CURVE[:2], LLMC),  # 10% of the run
+        (LLMC_CURVE[:1], LLMC._replace(end=11_000)),  # 14%, but only 1,500 iterations
+        (LLMC_CURVE, LLMC),  # the run is over
+        (LLMC_CURVE[:4], LLMC._replace(end=10_900)),
+        (LLMC_CURVE[:4], LLMC._replace(end=21_100)),
+        (LLMC_CURVE[:4], LLMC._replace(low=0.2)),
+        ([(t, loss + 1) for t, loss in LLMC_CURVE[:4]], LLMC),  # would end near 4.2
+    ],
+)
+def test_no_forecast_along_a_cosine_without_evidence(curve: Curve, schedule: Cosine) -> None:
+    assert final_loss(curve, schedule) is None

@@ -172,6 +172,84 @@ def test_the_trend_of_any_other_run() -> None:
     assert {each.basis for each in loss.forecast} == {"trend"}
 
 
+COSINE = {"max_iters": 12_000, "lr_decay_iters": 12_000, "warmup_iters": 500, "learning_rate": 3e-4, "min_lr": 3e-5}
+# The first half of a run of nanoGPT, which was at 3.3366 at iteration 11,000. The law does not come from it.
+HALF = [
+    *(5.5055, 4.3850, 4.0119, 3.8626, 3.7711, 3.6867, 3.6413, 3.5957, 3.5599, 3.4873, 3.4705, 3.4676),
+]
+
+
+def printed(end: int, until: int, share: float = 1.0) -> tuple[tuple[int, float], ...]:
+    """Rates that fall along a line, in the last `share` of a run."""
+    return tuple((t, 1e-4 * min(1.0, (end - t) / (share * end))) for t in range(0, until + 1, 50))
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        {"rates": printed(10_000, 5000), "facts": {"max_iters": 10_000}},  # Hugging Face's Trainer
+        {"rates": printed(10_000, 5000)},
+        {"rates": printed(8000, 5000, share=0.5)},
+        {"facts": {**COSINE, "max_iters": 8000, "lr_decay_iters": 8000}},
+        {"cools_down": True},
+    ],
+)
+def test_no_trend_while_the_rate_falls_and_the_reason(known: dict[str, Any]) -> None:
+    loss, findings = describe_loss(run_of(cooling(10), **known))
+    assert loss.forecast == ()
+    assert findings[-1].code == "forecast_withheld"
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        {"rates": printed(10**6, 5000)},
+        {"rates": tuple((t, 1e-3) for t in range(0, 5001, 50))},
+        {"facts": COSINE | {"max_iters": 100_000, "lr_decay_iters": 100_000}},
+        {"facts": COSINE | {"decay_lr": False}},
+    ],
+)
+def test_the_trend_while_the_rate_stays(known: dict[str, Any]) -> None:
+    loss, findings = describe_loss(run_of(cooling(10), **known))
+    assert {each.basis for each in loss.forecast} == {"trend"}
+    assert "forecast_withheld" not in codes(findings)
+
+
+def test_only_as_far_as_the_rate_allows() -> None:
+    loss, findings = describe_loss(run_of(cooling(10), facts=COSINE | {"max_iters": 30_000, "lr_decay_iters": 30_000}))
+    assert [each.iteration for each in loss.forecast] == [7500]
+    assert "forecast_withheld" not in codes(findings)
+
+
+def test_nothing_is_withheld_from_a_run_that_is_over_or_has_few_evaluations() -> None:
+    over = run_of(cooling(20), facts={"max_iters": 10_000}, rates=printed(10_000, 10_000))
+    down = run_of(cooling(20), rates=printed(10_000, 9000))  # its end is not in the log
+    few = run_of(cooling(5), rates=printed(10_000, 2500))
+    for run in (over, down, few):
+        assert describe_loss(run)[0].forecast == ()
+        assert "forecast_withheld" not in codes(describe_loss(run)[1])
+
+
+def test_the_end_of_a_run_along_a_cosine() -> None:
+    (ahead,) = describe_loss(run_of(HALF, facts=COSINE | {"tokens_per_iteration": 524_288}))[0].forecast
+    assert (ahead.iteration, ahead.basis) == (12_000, "schedule")
+    assert ahead.low < 3.33 < ahead.high
+    assert ahead.loss == pytest.approx(3.33, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"tokens_per_iteration": 16_384},
+        {},
+        {"tokens_per_iteration": 524_288, "recipe": "gpt2"},
+        {"tokens_per_iteration": 524_288, "lr_decay_iters": 14_000},
+    ],
+)
+def test_no_end_of_a_cosine_unlike_those_that_were_tested(more: dict[str, Any]) -> None:
+    assert describe_loss(run_of(HALF, facts=COSINE | more))[0].forecast == ()
+
+
 def test_nothing_where_the_law_was_not_tested() -> None:
     """Our own recipe cools down, too: the trend would be wrong, and the law has not been tested on its runs."""
     assert describe_loss(run_of(cooling(10), facts=TRAPEZOID | {"recipe": "fast"}))[0].forecast == ()

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 _STEP = re.compile(
     rb"step (\d{1,12})(/\d{1,12})? \([\d.]{1,9}%\) \| loss: (\d{1,9}\.\d{1,9})( \| grad norm: [\d.]{1,20})?"
-    rb" \| lrm: [\d.]{1,9} \| dt: (\d{1,12}\.\d\d)ms \| tok/sec: (\d[\d,]{0,19}) \| (bf16_)?mfu: (\d{1,5}\.\d{1,6})"
+    rb" \| lrm: (\d{1,3}\.\d{1,5}) \| dt: (\d{1,12}\.\d\d)ms \| tok/sec: (\d[\d,]{0,19})"
+    rb" \| (bf16_)?mfu: (\d{1,5}\.\d{1,6})"
     rb"( \| epoch: [^|\r]{1,80}?)? \| total time: (\d{1,9}\.\d{1,6})m( \| eta: [^|\r]{1,30})?"
 )
 
@@ -25,7 +26,7 @@ def feed_bulk_nanochat(reader: LineReader, chunks: Iterable[bytes]) -> None:
     chat = reader
 
     def take(steps: Matches) -> bool:
-        numbers, totals, losses, norms, times, rates, bf16, mfus, epochs, minutes, etas = zip(
+        numbers, totals, losses, norms, lrms, times, rates, bf16, mfus, epochs, minutes, etas = zip(
             *(step.groups() for step in steps), strict=True
         )
         forms = {(total is not None, epoch is not None) for total, epoch in zip(totals, epochs, strict=True)}
@@ -37,7 +38,7 @@ def feed_bulk_nanochat(reader: LineReader, chunks: Iterable[bytes]) -> None:
         if rows is not None:
             per_s = column(rate.replace(b",", b"") for rate in rates)
             modern = any(any(each) for each in (norms, etas, epochs, bf16))
-            chat.feed_steps(rows, ms, per_s, float(minutes[-1]), rate_is_right=modern)
+            chat.feed_steps(rows, ms, per_s, float(minutes[-1]), float(lrms[-1]), rate_is_right=modern)
         return rows is not None
 
     feed_usual(chat, chunks, _STEP, take)

@@ -99,13 +99,15 @@ class NanochatReader:
         return self._process.form == lines.stage_of_form(total=total, epoch=epoch)
 
     def feed_steps(
-        self, rows: Iterable[Row], ms: Floats, per_s: Floats, minutes: float, *, rate_is_right: bool
+        self, rows: Iterable[Row], ms: Floats, per_s: Floats, minutes: float, lrm: float, *, rate_is_right: bool
     ) -> None:
-        """Take consecutive steps of one form, with times of two decimals. `minutes`: the training so far."""
+        """Take consecutive steps of one form, with times of two decimals. `minutes`: the training so far; `lrm`: that
+        of the last step."""
         self._broken.close()
         for row in rows:
             self._builder.row(row)
             self._process.next_step = row.last_iteration + 1
+        self._builder.rate(self._process.next_step - 1, lrm)
         self._builder.training_time(60 * minutes)
         self._process.rate.add_all(ms, per_s)
         self._process.rate_is_right |= rate_is_right
@@ -147,6 +149,8 @@ class NanochatReader:
         printed = None if process.no_peak else _mfu(found["mfu"])
         process.next_step = int(found["step"]) + 1
         self._builder.row(Row(int(found["step"]), float(ms), nan_as_inf(float(found["loss"])), printed))
+        if found["lrm"]:
+            self._builder.rate(int(found["step"]), float(found["lrm"]))
         self._builder.training_time(60 * float(found["minutes"]))
         if found["rate"]:
             process.rate.add(ms, found["rate"])

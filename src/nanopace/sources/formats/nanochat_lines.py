@@ -30,6 +30,7 @@ STEP = re.compile(
     \bstep\s*(?P<step>\d{{1,12}})\s*(?:/\s*(?P<total>\d{{1,12}})\s*)?\([\d.]{{1,9}}%\)\s*
     \|\s*loss:\s*(?P<loss>{_REAL})\s*
     (?:\|\s*(?P<norm>grad)\s*norm:\s*[^\s|]{{1,20}}\s*)?           # November 2025 to January 2026
+    (?:{_MORE}\|\s*lrm:\s*(?P<lrm>\d{{1,3}}\.\d{{1,6}})\s*)?             # the learning rate over its maximum
     {_MORE}\|\s*dt:\s*(?P<ms>{_TIME})\s*ms\s*
     (?:{_MORE}\|\s*tok/sec:\s*(?P<rate>\d[\d,]{{0,19}})\s*)?
     (?:{_MORE}\|\s*(?P<bf16>bf16_)?mfu:\s*(?P<mfu>{_REAL})\s*)?     # bf16_ since February 2026

@@ -22,6 +22,7 @@ from nanopace.run import Row
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.frameworks.joined import JoiningReader
 from nanopace.sources.printed_numbers import nan_as_inf
+from nanopace.sources.rates import printed_rate
 
 _NEARLY_ALL = 0.9  # rows with one batch size: in the others, it was still increasing
 _LEAST_ROWS = 2
@@ -135,6 +136,7 @@ class MegatronReader(JoiningReader):
         builder.row(
             Row(step, _without_first(ms, step, at_s, last), nan_as_inf(float(loss[1])) if loss else None, at_s=at_s)
         )
+        builder.rate(step, printed_rate(columns))
         skipped = _SKIPPED.search(columns)
         if skipped and int(skipped[1]) == 1 and last is not None and step == last[0] + 1:
             builder.skipped(step)

@@ -143,6 +143,7 @@ class BuildNanogptReader:
         if row.val is not None:
             self._builder.evaluation(row.step, None, nan_as_inf(row.val))
         self._builder.row(Row(row.step, row.ms, nan_as_inf(row.loss), row.mfu, at_s=at_s))
+        self._builder.rate(row.step, row.learning_rate)
         if row.rate:
             self._rate.read(row.time, row.rate, thousands=row.rate_unit, per_ms=row.unit_ms)
             rate = float(row.rate.replace(",", "")) * row.rate_unit

@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from nanopace.sources.rates import printed_rate
+
 _REAL = r"-?(?:\d{1,9}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?|nan|inf)"
 _LONGEST_TAIL = 300  # characters of a row after its loss
 
@@ -82,6 +84,7 @@ class Printed(NamedTuple):
     rate_unit: float
     mfu: float | None
     val: float | None
+    learning_rate: float | None
 
     @property
     def ms(self) -> float:
@@ -112,6 +115,7 @@ def read_row(text: str) -> Printed | None:
             rate_unit={"k": 1e3, "m": 1e6}.get((rate["thousands"] or "").lower(), 1.0) if rate else 1.0,
             mfu=float(mfu[1]) / 100 if mfu else None,
             val=float(val[1]) if val else None,
+            learning_rate=printed_rate(text[at:stop]),
         )
     return None
 

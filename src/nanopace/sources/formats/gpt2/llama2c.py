@@ -17,6 +17,7 @@ from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.nanogpt import NanogptReader
 from nanopace.sources.formats.nanogpt_lines import Line
 from nanopace.sources.printed_numbers import nan_as_inf, to_int
+from nanopace.sources.rates import printed_rate
 
 _ROW = re.compile(
     r"(?<![\w.])(\d{1,12}) \| loss (\d{1,9}\.\d{1,9}|nan|inf) \| lr \d[^\s|]{0,20} \| (\d{1,12}\.\d{1,6})\s?ms"
@@ -86,6 +87,7 @@ class Llama2cReader(NanogptReader):
         restarted = bool(percent) and mfu is None and self._measured and int(iteration) > 0
         at_s = self._at_s(Line("row", (), found.end(), True, found.start()), line)
         self._add(Row(int(iteration), float(ms), nan_as_inf(float(loss)), mfu, at_s=at_s), restarted)
+        self._builder.rate(int(iteration), printed_rate(found[0]))
 
     def _batch(self, steps: int, processes: int, batch: int, context: int) -> None:
         """It prints the accumulation of one process; nanoGPT's knob counts all processes."""

@@ -136,6 +136,7 @@ class LlmcReader:
             return
         self._next.flush(iteration)
         self._builder.row(Row(iteration, float(row.ms), nan_as_inf(row.loss), row.mfu))
+        self._builder.rate(iteration, row.learning_rate)
         if self._skipped:
             self._builder.skipped(iteration)
             self._skipped = False

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from nanopace.run import FactValue
+from nanopace.sources.rates import printed_rate
 
 _REAL = r"-?(?:\d{1,9}(?:\.\d{1,20})?|nan|inf)"
 _STEP = r"(?<![\w-])step\s{1,8}(?P<step>\d{1,12})"
@@ -78,6 +79,7 @@ class Printed(NamedTuple):
     a100: bool  # the mfu is relative to an A100's peak
     rate: str
     smoothed: bool  # the rate
+    learning_rate: float | None
 
 
 def read_row(text: str, forms: tuple[re.Pattern[str], ...]) -> Printed | None:
@@ -96,6 +98,7 @@ def read_row(text: str, forms: tuple[re.Pattern[str], ...]) -> Printed | None:
                 a100=named.get("peak") == "A100",
                 rate=named.get("rate") or "",
                 smoothed="mfu" in named,
+                learning_rate=printed_rate(found[0]),
             )
     return None
 

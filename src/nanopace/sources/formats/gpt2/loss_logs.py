@@ -11,6 +11,7 @@ import re
 
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.printed_numbers import nan_as_inf
+from nanopace.sources.rates import printed_rate
 
 _REAL = r"(-?(?:\d{1,9}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?|nan|inf))"
 _DECIMALS = 4  # the fewest that both print
@@ -33,6 +34,7 @@ class _LossLogReader:
         train, val, _ = self.kinds
         if kind == train:
             self._builder.untimed_row(iteration, value)
+            self._builder.rate(iteration, printed_rate(line[found.end() :]))
         else:
             self._builder.evaluation(iteration, None, value, metric="loss" if kind == val else "core")
         return True

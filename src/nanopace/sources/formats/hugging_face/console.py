@@ -141,9 +141,10 @@ class ConsoleReader:
             elapsed_s = to_number(entry.get("train_runtime"))  # present if tokens are counted; four digits
         shown = training.step if training is not None else -1
         tokens = to_count(entry.get("num_input_tokens_seen"))
-        if (rate := to_number(entry.get("learning_rate"))) is not None:
+        rate = to_number(entry.get("learning_rate"))
+        if rate is not None:
             self._rates = [max(rate, *self._rates[:1]) if self._rates else rate, rate]
-        self._matching.add(Logged(epoch, loss, evaluated, step, near, elapsed_s, shown, tokens), training)
+        self._matching.add(Logged(epoch, loss, evaluated, step, near, elapsed_s, shown, tokens, rate), training)
 
     def _ended(self, entry: dict[str, object]) -> None:
         """The last dict of a process. Its bar may be drawn once more, at its end."""
@@ -208,6 +209,7 @@ class ConsoleReader:
             self._told.evaluation(step, *logged.evaluated)
         else:
             self._told.row(step, at_s, logged.loss)
+            self._builder.rate(step, logged.rate)
 
     def _without_bars(self) -> None:
         """Derive the steps from the epochs and the end, if these leave no doubt. The rate at the end uses max_steps,

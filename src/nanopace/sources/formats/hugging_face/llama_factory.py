@@ -61,6 +61,7 @@ class LlamaFactoryReader:
             self._clock.evaluation(step, val, at_s=elapsed_s)
         elif step > self._step or elapsed_s < self._elapsed_s or step < self._step:
             self._clock.row(step, elapsed_s, to_number(entry.get("loss")))
+            self._builder.rate(step, to_number(entry.get("lr", entry.get("learning_rate"))))  # renamed
             self._builder.caveat("whole_seconds")
         if step == total and entry.get("loss") is None and val is None and step == self._step:
             self._builder.ending("finished")  # written when training has ended

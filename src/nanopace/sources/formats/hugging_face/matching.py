@@ -33,6 +33,7 @@ class Logged(NamedTuple):
     at_s: float | None = None  # that it names
     shown: int = -1  # the step of the bar when it was printed
     tokens: int | None = None  # of all steps so far
+    rate: float | None = None
 
 
 class Matching:

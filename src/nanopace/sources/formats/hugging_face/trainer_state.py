@@ -73,6 +73,7 @@ class TrainerStateReader:
         loss, runtime = to_number(entry.get("loss")), to_number(entry.get("train_runtime"))
         if loss is not None:
             self._row(step, loss, runtime)
+            self._builder.rate(step, to_number(entry.get("learning_rate")))
         if (evaluated := self._validation.read(entry)) is not None:
             val, ms = evaluated
             self._evaluation_ms += ms or 0.0

@@ -14,6 +14,7 @@ from nanopace.errors import NotALog
 from nanopace.run import Metric
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.trackers.names import (
+    find_rate,
     find_runtime,
     find_steps,
     find_train,
@@ -98,6 +99,9 @@ class History:
             if record in evaluated:
                 clock.evaluation(step, evaluated[record], at_s=at_s, ms=ms, metric=metric)
         clock.flush()
+        for record, rate in self._column(find_rate(points)).items():
+            if record in step_of:
+                builder.rate(int(step_of[record]), rate)
         builder.caveat("tracked_series", **chosen)  # for the last run, if there are several
 
     def _column(self, name: str | None) -> dict[int, float]:

@@ -22,13 +22,15 @@ _PLAIN = frozenset(
 )
 _STEPS = ("iter", "iteration", "train/global_step", "trainer/global_step", "global_step", "train/iter", "train/step")
 LAST_STEPS = ("step", "_step", "Step")  # may count log entries instead of steps
+_RATES = ("train/learning_rate", "learning_rate", "train/lr", "lr", "train/lrm")
 _RUNTIMES = ("eval/runtime", "eval_runtime")
 _MOST_NAMED, _LONGEST_NAME = 8, 40
 
 
 def is_wanted(name: str) -> bool:
     """Whether a series may matter; others are not kept."""
-    return name in _STEPS or name in LAST_STEPS or name in _RUNTIMES or not {"loss", "bpb"}.isdisjoint(_words(name))
+    named = name in _STEPS or name in LAST_STEPS or name in _RUNTIMES or name in _RATES
+    return named or not {"loss", "bpb"}.isdisjoint(_words(name))
 
 
 def find_train(points: Mapping[str, int]) -> str | None:
@@ -57,6 +59,11 @@ def find_validation(points: Mapping[str, int]) -> str | None:
 def find_runtime(points: Iterable[str]) -> str | None:
     """The duration of each evaluation, as Hugging Face's Trainer reports it."""
     return next((name for name in _RUNTIMES if name in points), None)
+
+
+def find_rate(points: Iterable[str]) -> str | None:
+    """The learning rate."""
+    return next((name for name in _RATES if name in points), None)
 
 
 def find_steps(points: Mapping[str, int], train: str) -> str | None:
