@@ -41,3 +41,11 @@ def test_what_is_usual_for_an_evaluation_holds_at_its_speed() -> None:
     found = diagnose(run)
     assert not {"stalls", "find_the_stall"} & {finding.code for finding in found.findings}
     assert found.wall.evaluation_s == pytest.approx(3 * 4.2, rel=0.02)
+
+
+def test_a_row_between_two_levels_may_belong_to_the_faster_one() -> None:
+    times = [4.0, 4.02, 3.98] * 10 + [604.0] + [8.8, 8.82, 8.78] * 10
+    times[10] = times[20] = 604.0
+    times[40] = times[50] = 1240.0
+    found = diagnose(rows_run(times, log_interval=1, evaluated=(10, 20, 30, 40, 50), saved=(10, 20, 30, 40, 50)))
+    assert not {"stalls", "find_the_stall"} & {finding.code for finding in found.findings}

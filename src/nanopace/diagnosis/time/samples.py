@@ -36,8 +36,12 @@ def samples_of(run: Run, pace: Pace, counted: Iterable[Evaluation]) -> list[Samp
 
 
 def sample_of(run: Run, pace: Pace, row: int) -> Sample:
+    """One row. Between two levels, it may belong to the faster one."""
     excess, count = pace.typical_excess_ms(run.rows, row)
-    return Sample(excess, count, pace.baseline_ms[row], row in pace.marks.checkpoint)
+    step_ms = pace.baseline_ms[row]
+    if level_shift_ms(run, pace, row):
+        step_ms = min(pace.baseline_ms[max(0, row - 1) : row + 2])
+    return Sample(excess, count, step_ms, row in pace.marks.checkpoint)
 
 
 def away_from_changes(run: Run, pace: Pace, counted: Sequence[Evaluation]) -> list[Sample]:
@@ -105,4 +109,4 @@ def of_one_speed(run: Run, pace: Pace, counted: Sequence[Evaluation]) -> Sequenc
     if len(stretches) < 2:
         return counted
     steps_ms = {sample.step_ms for sample in max(stretches, key=rows_of)}
-    return [each for each in counted if each.row is not None and pace.baseline_ms[each.row] in steps_ms]
+    return [each for each in counted if each.row is not None and sample_of(run, pace, each.row).step_ms in steps_ms]
