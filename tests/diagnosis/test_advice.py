@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 
 from nanopace.diagnosis.advice import advise
 from nanopace.diagnosis.codes import FINDINGS
+from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.record import replace
 
 from .advised import GPT2, codes, run_of
+from .synthetic import rows_run
 
 
 @pytest.fixture
@@ -281,3 +283,13 @@ def test_stalls_and_the_start_make_no_evaluation_cheaper(make_diagnosis: Any) ->
     assert finding.numbers["to_interval"] == 500
     assert finding.saves_s == pytest.approx(0.02 * 2000 * 0.8)
     assert finding.saves_share == pytest.approx(0.02 * 0.8)
+
+
+def test_slow_rows_right_after_a_start_may_be_stalls() -> None:
+    def said(second_ms: float) -> bool:
+        run = rows_run([400.0, second_ms, *[10.0] * 200], log_interval=1)
+        return "nothing_to_change" in {finding.code for finding in diagnose(run).findings}
+
+    assert said(10.0)
+    assert said(20.0)
+    assert not said(200.0)

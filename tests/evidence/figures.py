@@ -9,7 +9,8 @@ from statistics import median
 
 from nanopace.diagnosis.result import Diagnosis
 
-from . import loss_checks as _loss_checks  # noqa: F401 (notes its checkers)
+from . import hidden_checks as _hidden_checks  # noqa: F401 (notes its checkers)
+from . import loss_checks as _loss_checks  # noqa: F401 (the same)
 from .check import CHECKS, NOT_IN_TEXT_LOGS, costs_ms, off, open_row_ms, open_step, spikes_ms, stalled_ms
 from .speed_checks import steady_off
 from .truth import Truth

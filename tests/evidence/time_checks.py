@@ -127,7 +127,9 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 @check("save_in_doubt")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     saved = [row for row in truth.visible if row.evaluated and row.evaluated.save_ms is not None]
-    longer = sum((row.evaluated.save_ms or 0.0) + row.stall_ms for row in saved if row.evaluated) / 1000
+    # Longer than the evaluations that it names, whose figure is checked by itself: they may contain a stall as well.
+    rows_s = sum(row.evaluated.all_ms + row.stall_ms for row in saved if row.evaluated) / 1000
+    longer = rows_s - len(saved) * said["evaluation_s"]
     by = (open_row_ms(truth, 1) + 3 * truth.plan.evaluation_noise * costs_ms(truth)[1]) / 1000
     by += (jumped_ms(truth) + costs_ms(truth)[1] - costs_ms(truth)[0]) / 1000
     return first_of(
@@ -236,56 +238,6 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
         exactly("iteration", said["iteration"], 0),
         off("total_s", said["total_s"], truth.rows[0].ms / 1000),
         off("step_s", said.get("step_s"), *levels, by=open_start_s(truth)),
-    )
-
-
-@check("hidden_evaluations")
-def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    after = truth.rows[-1].iteration  # whatever follows the last row may count as hidden or separate
-    within = [each for each in truth.hidden if each.iteration <= after]
-    hidden_s = sum(each.all_ms for each in (within if said["hidden"] == len(within) else truth.hidden)) / 1000
-    stalls = sum(row.stall_ms for row in truth.visible) / 1000
-    each_ms = open_row_ms(truth, len(truth.visible)) + stalled_ms(truth)
-    by = hidden_s * (0.08 + truth.unsteady) + stalls + each_ms * len(truth.hidden) / 1000
-    if not truth.visible:  # priced by 2 x eval_iters forward passes alone
-        by += 0.3 * hidden_s + sum(each.save_ms or 0.0 for each in truth.hidden) / 1000
-    return first_of(
-        hidden_of(truth, said),
-        off("hidden_s", said["hidden_s"], hidden_s, by=by),
-        exactly("log_interval", said["log_interval"], truth.plan.log_interval),
-        exactly("eval_interval", said["eval_interval"], truth.plan.eval_interval),
-    )
-
-
-@check("hidden_unpriced")
-def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    """The cost is known from rows that also save, or also do not."""
-    shown = {row.evaluated.save_ms is None for row in truth.visible if row.evaluated}
-    unlike = [each for each in truth.hidden if (each.save_ms is None) not in shown]
-    several = len(truth.visible) > 1  # one may have been delayed
-    return "rows contain some like each" if not unlike and several and truth.plain else hidden_of(truth, said)
-
-
-def hidden_of(truth: Truth, said: Numbers) -> str | None:
-    """Those after the last row may count as hidden or separate."""
-    after = sum(each.iteration > truth.rows[-1].iteration for each in truth.hidden)
-    hidden, all_of = len(truth.hidden), len(truth.counted)
-    counts = [(hidden, all_of), (hidden - after, all_of), (hidden - after, all_of - after)]
-    said_counts = said["hidden"], said["count"]
-    return None if said_counts in counts else f"{said_counts[0]} of {said_counts[1]} hidden, but it is {counts}"
-
-
-@check("after_last_row")
-def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    after = [each for each in truth.counted if each.iteration > truth.rows[-1].iteration]
-    if not after:
-        return "nothing comes after the last row"
-    true_s = sum(each.all_ms for each in after) / 1000
-    saves = max((each.save_ms or 0.0 for each in truth.evaluations), default=0.0) / 1000
-    by = true_s * (0.1 + truth.unsteady) + saves + (open_row_ms(truth, len(truth.visible)) + stalled_ms(truth)) / 1000
-    return first_of(
-        exactly("iteration", said["iteration"], after[-1].iteration),
-        off("after_s", said["after_s"], true_s, by=by) if truth.plain else None,
     )
 
 

@@ -80,7 +80,14 @@ def _nothing_to_gain(diagnosis: Diagnosis) -> bool:
     codes = {finding.code for finding in diagnosis.findings}
     if codes & _TROUBLE or diagnosis.step.normal_rows < _FEW_ROWS or _slowed(diagnosis.step):
         return False
-    return overhead + (wall.stall_s or 0.0) / wall.awake_s < _WORTH_TUNING
+    return overhead + ((wall.stall_s or 0.0) + _late_start_s(diagnosis)) / wall.awake_s < _WORTH_TUNING
+
+
+def _late_start_s(diagnosis: Diagnosis) -> float:
+    """The time of slow rows right after a start, which may have been delayed rather than still compiling."""
+    warm_up = [row for row in diagnosis.slow_rows if {"compile", "restart"} & {*row.causes}]
+    late = [row for row in warm_up if row is not diagnosis.slow_rows[0] and "evaluation" not in row.causes]
+    return sum(row.count * row.excess_ms for row in late) / 1000
 
 
 def _slowed(step: Step) -> bool:

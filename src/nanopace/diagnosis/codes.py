@@ -71,6 +71,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "after_last_row": ("iteration", "after_s"),  # an evaluation and its checkpoint
     "gap_between_rows": ("count", "total_s", "largest_s", "iteration"),  # only the time stamps show it
     "hidden_unpriced": ("hidden", "count"),  # none is visible, so the cost is unknown
+    "hidden_in_doubt": ("hidden", "count", "low_s", "high_s"),  # the few rows with a save are in doubt
     "evaluation_with_samples": ("trainer",),  # its evaluations include more
     "evaluations_outside_clock": ("count",),  # this trainer stops its clock for evaluations
     "periodic_stalls": ("rows", "interval", "each_s", "total_s", "total_share"),

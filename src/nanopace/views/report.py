@@ -42,7 +42,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("checkpoint_bounded", "checkpoint_other_speed", "checkpoint_unknown", "checkpoint_at_least"),
         *("startup", "startup_bounded", "startup_together", "startup_unsplit", "startup_compile", "startup_of_several"),
         "checkpoint_not_first",
-        *("hidden_evaluations", "align_log_interval", "hidden_unpriced", "after_last_row"),
+        *("hidden_evaluations", "hidden_in_doubt", "align_log_interval", "hidden_unpriced", "after_last_row"),
         *("evaluation_with_samples", "evaluations_outside_clock", "gap_between_rows"),
         *("periodic_stalls", "stalls", "long_events", "data_stalls", "suspended", "uneven_rows", "restarts"),
         "rollbacks",

@@ -106,7 +106,7 @@ def _cost(report: Report) -> str:
     words, diagnosis = report.words, report.diagnosis
     evaluations, checkpoints, wall = diagnosis.evaluations, diagnosis.checkpoints, diagnosis.wall
     if evaluations.each_ms is None or wall.overhead_share is None:
-        finding = report.find("hidden_unpriced", "evaluations_outside_clock")
+        finding = report.find("hidden_unpriced", "hidden_in_doubt", "evaluations_outside_clock")
         return report.sentence(finding) if finding else ""
     each = words.duration(evaluations.each_ms / 1000)
     low_ms, high_ms = checkpoints.wide_interval

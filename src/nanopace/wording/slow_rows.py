@@ -124,6 +124,10 @@ SLOW_ROWS: Mapping[str, Sentence] = {
         "Hidden between rows: {hidden} of {count} evaluations. At most one row shows what such an evaluation costs. "
         "A log_interval that divides eval_interval would show it."
     ),
+    "hidden_in_doubt": say(
+        "Hidden between rows: {hidden} of {count} evaluations, {low_s} to {high_s} in all, depending on how long a "
+        "checkpoint takes."
+    ),
     "evaluation_with_samples": say(
         "{trainer}'s clock keeps running during validation, HellaSwag, sampling and saving, which it does not print. "
         "Here, all of that together counts as evaluation."

@@ -24,3 +24,8 @@ def test_slow_rows_that_alternate_with_normal_ones_tell_nothing(logs: list[float
 
 def test_of_rows_that_were_folded_the_typical_one_tells() -> None:
     assert list(baseline_rows([N, S, N], [4, 5, 6], {4: 4, 5: 4})) == [0, 2]
+
+
+def test_a_long_stretch_of_slow_rows_is_a_level_not_one_half_of_an_alternation() -> None:
+    logs = [N, S, N, N] * 13 + [S] * 12
+    assert list(baseline_rows(logs, range(len(logs)), {})) == list(range(len(logs)))

@@ -146,3 +146,15 @@ def test_of_few_rows_each_counts_for_the_scatter() -> None:
     cost = cost_of([Sample(ms, 1, 50.0, False) for ms in (100.0, 100.0, 130.0)], 0.001)
     assert cost.ms == 100.0
     assert 125 < cost.high_ms < 135
+
+
+def test_evaluations_that_become_faster_by_themselves_make_no_checkpoint() -> None:
+    """All rows that save come first; the trend within each kind goes on to the other."""
+
+    def falling(saves: str) -> list[Sample]:
+        flat = rows(2000, saves, 100.0, checkpoint_ms=0.0)
+        return [each._replace(excess_ms=each.excess_ms * (1 - 0.004 * at)) for at, each in enumerate(flat)]
+
+    assert checkpoint_of(falling("s" * 20 + "." * 20)).least_ms == 0
+    assert checkpoint_of(rows(2000, "s" * 20 + "." * 20, 100.0)).least_ms > 0
+    assert checkpoint_of(rows(2000, "s." * 20, 100.0)).least_ms > 0

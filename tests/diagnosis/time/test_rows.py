@@ -1,13 +1,26 @@
 from __future__ import annotations
 
+import math
+import random
 import time
 from array import array
 from dataclasses import replace
 
 import pytest
 
+from nanopace.diagnosis.time.levels import baseline
 from nanopace.diagnosis.time.pace_findings import step_findings
-from nanopace.diagnosis.time.rows import MARKED, NORMAL, SLOW, UNEVEN, Marks, Pace, find_pace, steady
+from nanopace.diagnosis.time.rows import (
+    MARKED,
+    NORMAL,
+    SLOW,
+    UNEVEN,
+    Marks,
+    Pace,
+    _follow_rows_at_changes,
+    find_pace,
+    steady,
+)
 from nanopace.run import GpuUse, Restart, Row, Rows, Run
 
 from ..synthetic import nanogpt_run, rows_run
@@ -212,3 +225,27 @@ def test_what_a_row_took_beyond_its_steps_counts_for_all_that_it_is_the_mean_of(
     rows = Rows([Row(0, 80.0), Row(10, 55.0), Row(20, 52.0, count=4, last_iteration=50, sum_ms=212.0)])
     assert [pace.excess_ms(rows, index) for index in range(3)] == [30.0, 50.0, 120.0]
     assert [pace.typical_excess_ms(rows, index) for index in range(3)] == [(30.0, 1), (50.0, 1), (20.0, 4)]
+
+
+def test_rows_that_take_as_long_as_those_on_one_side_are_no_stalls() -> None:
+    """Three stalls hide where this level of twelve rows starts."""
+    level = [0.22, 2.0, 2.5, *[0.22, 0.23] * 4, 1.5]
+    found = baseline([*[0.0, 0.01] * 18, *level, *[0.0, 0.01] * 18])
+    assert found[36] == pytest.approx(0.22, abs=0.01)
+    assert max(found[37:39]) < 0.24
+    few = [4.0, 4.02, 3.98] * 12 + [5.04] * 4 + [3.98, 4.0, 4.02] * 12
+    assert slow_iterations(rows_run(few)) == [360, 370, 380, 390]
+
+
+def test_a_row_that_takes_twice_as_long_is_slow_whatever_the_noise() -> None:
+    noisy = random.Random(5)
+    times = [(100 if index % 4 or not index else 250) * noisy.lognormvariate(0, 0.15) for index in range(33)]
+    assert slow_iterations(rows_run(times, log_interval=1)) == list(range(4, 33, 4))
+
+
+def test_the_last_rows_of_a_slower_level_belong_to_it_where_its_end_is_placed_too_early() -> None:
+    smooth = [math.log(2000.0)] * 6 + [math.log(1000.0)] * 6
+    _follow_rows_at_changes([*smooth[:6], math.log(1900.0), *smooth[7:]], smooth, [0, 6])
+    assert [round(math.exp(each)) for each in smooth] == [2000] * 7 + [1000] * 5
+    _follow_rows_at_changes([*smooth[:7], math.log(1300.0), math.log(5000.0), *smooth[9:]], smooth, [0, 7])
+    assert [round(math.exp(each)) for each in smooth] == [2000] * 7 + [1000] * 5  # noise, and a stall

@@ -158,3 +158,22 @@ def test_of_folded_rows_the_parts_are_those_of_one() -> None:
 def test_steps_that_take_no_time_as_printed() -> None:
     found = breakdown_of(rows_run([0.0, 0.0, 0.0, 7.0, 0.0, 0.0, 0.0, 9.0, 0.0], evaluated=(3, 7)))
     assert {row.causes for row in found.slow_rows} == {("evaluation",)}
+
+
+def test_a_later_process_warms_up_like_the_first() -> None:
+    """Its second row is slow, that of the first process was not: this is no warm-up."""
+    run = nanogpt_run(6000, restarts={3000: 2000}, stalls={2100: 900.0}, saves=lambda _: True)
+    rows = by_iteration(run)
+    assert rows[2000].causes[0] == "restart"
+    assert rows[2100].causes == ("stall",)
+    both = nanogpt_run(6000, restarts={3000: 2000}, stalls={100: 900.0, 2100: 900.0}, saves=lambda _: True)
+    assert by_iteration(both)[2100].causes == ("restart",)
+
+
+def test_without_plain_rows_the_first_row_of_a_slower_level_with_a_save_is_no_stall() -> None:
+    times = [*[85.0, 86.0] * 20, *[185.0, 186.0] * 20]
+    saved = (5, 10, 15, 20, 25, 30, 35, 42, 43)
+    assert not [row for row in breakdown_of(rows_run(times, evaluated=range(80), saved=saved)).slow_rows if row.causes]
+    times[60] = 700.0
+    (row,) = breakdown_of(rows_run(times, evaluated=range(80), saved=saved)).slow_rows
+    assert row.parts_ms["stall"] == pytest.approx(515, abs=2)

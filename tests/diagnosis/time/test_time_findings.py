@@ -147,3 +147,35 @@ def test_the_stalls_of_the_wall_clock_are_those_that_are_told() -> None:
     told = {finding.code: float(finding.numbers.get("total_s", 0.0)) for finding in diagnosis.findings}  # type: ignore[arg-type]
     assert told.keys() >= {"stalls", "periodic_stalls", "uneven_rows"}
     assert told["stalls"] + told["periodic_stalls"] + told["uneven_rows"] == pytest.approx(diagnosis.wall.stall_s)
+
+
+def test_hidden_evaluations_are_bounded_where_a_save_is_in_doubt() -> None:
+    run = nanogpt_run(
+        6000, log_interval=50, eval_interval=375, saves=lambda at: at in (1125, 1500), checkpoint_ms=20_000.0
+    )
+    findings = found(run)
+    assert findings["save_in_doubt"].numbers["saved_rows"] == 1
+    numbers = findings["hidden_in_doubt"].numbers
+    assert (numbers["hidden"], numbers["count"]) == (8, 16)
+    assert numbers["low_s"] == pytest.approx(8 * 5.14, rel=0.01)
+    assert numbers["high_s"] == pytest.approx(8 * 5.14 + 20, rel=0.01)
+    assert "hidden_unpriced" not in findings
+
+
+def test_a_row_in_doubt_took_longer_than_the_evaluation_named_with_it() -> None:
+    """Rows and sentence agree even where the evaluations without a save were delayed as well."""
+    stalls = dict.fromkeys((500, 1000, 1500), 2000.0)
+    run = nanogpt_run(
+        1900, log_interval=10, saves=lambda at: at == 500, checkpoint_ms=20_000.0, stalls=stalls, compile_ms=100.0
+    )
+    numbers = found(run)["save_in_doubt"].numbers
+    assert isinstance(numbers["evaluation_s"], float)
+    assert numbers["longer_s"] == pytest.approx(5.14 + 2 + 20 - numbers["evaluation_s"], rel=0.01)
+
+
+def test_evaluations_that_took_longer_than_the_first_may_price_no_save() -> None:
+    stalls = dict.fromkeys((500, 1000, 1500), 30_000.0)
+    run = nanogpt_run(
+        1900, log_interval=10, saves=lambda at: at < 1500, checkpoint_ms=90_000.0, stalls=stalls, compile_ms=100.0
+    )
+    assert "save_in_doubt" not in found(run)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, pairwise
 
+from nanopace.diagnosis.time.levels import LEAST_ROWS
 from nanopace.run import Rows
 
 MOST_GAPS = 5  # a few rows far above all others have wider gaps
@@ -42,6 +43,12 @@ def _without_interleaved(logs: Sequence[float]) -> Sequence[int]:
         low = [position for position in everything if logs[position] <= bound]
         high = len(logs) - len(low)
         crossings = sum((a <= bound) != (b <= bound) for a, b in pairwise(logs))
-        if crossings >= high and 0.3 * len(logs) <= high and len(low) >= max(3, 0.25 * len(logs)):
+        alternate = crossings >= high and _longest(value > bound for value in logs) < LEAST_ROWS
+        if alternate and 0.3 * len(logs) <= high and len(low) >= max(3, 0.25 * len(logs)):
             return low
     return everything
+
+
+def _longest(slow: Iterable[bool]) -> int:
+    """The longest stretch of slow rows: a long one is a level of its own."""
+    return max((sum(1 for _ in stretch) for is_slow, stretch in groupby(slow) if is_slow), default=0)

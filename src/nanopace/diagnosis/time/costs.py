@@ -9,13 +9,12 @@ does not save, a lower bound. If the config is unknown as well, the cost stays u
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
 from nanopace.diagnosis.result import Basis, Checkpoints, Evaluations
+from nanopace.diagnosis.time.baseline_rows import LEAST_MS
 from nanopace.diagnosis.time.counting import cold_rows, counted_evaluations, evaluation_interval
 from nanopace.diagnosis.time.experiment import (
     SAME_SPEED,
@@ -35,7 +34,18 @@ from nanopace.diagnosis.time.experiment import (
     without_stalled,
 )
 from nanopace.diagnosis.time.line_times import cost_by_stamps
-from nanopace.diagnosis.time.rows import NORMAL, SLOW, UNEVEN, Pace, evaluation_in_steps, steady
+from nanopace.diagnosis.time.rows import SLOW, Pace, evaluation_in_steps, steady
+from nanopace.diagnosis.time.samples import (
+    RESOLVED,
+    away_from_changes,
+    level_shift_ms,
+    of_one_level,
+    of_one_speed,
+    off_baseline_ms,
+    sample_of,
+    samples_of,
+    without_delayed,
+)
 from nanopace.medians import median, typical
 from nanopace.run import Evaluation, Run
 
@@ -43,9 +53,16 @@ from nanopace.run import Evaluation, Run
 # eval_iters such passes is an upper bound for the checkpoint.
 LEAST_FORWARD_SHARE = 0.30
 
-RESOLVED = 0.05  # of an evaluation: the largest error of a cost from time stamps, on either side
-BESIDE = 5  # plain rows on either side of an evaluation that show whether the speed changes there
-LEAST_CHANGE = 0.02
+
+class Usual(NamedTuple):
+    """The extra time of an evaluation row without a stall, and the step time around it."""
+
+    ms: float
+    step_ms: float
+
+    def at(self, step_ms: float) -> float:
+        """The same where steps take longer: evaluations may as well."""
+        return self.ms * max(1.0, step_ms / max(self.step_ms, LEAST_MS))
 
 
 class Costs(NamedTuple):
@@ -61,13 +78,17 @@ class Costs(NamedTuple):
     in_steps: float | None = None  # evaluation time in steps, if the log shows that it scales with them
     rough: bool = False  # from time stamps, and no more precise than they are
     unsaved_ms: float | None = None  # an evaluation alone, if evaluation_ms contains a checkpoint
-    usual_ms: Mapping[bool, float] = MappingProxyType({})  # of an evaluation row, with a save (True) and without
+    usual: Mapping[bool, Usual] = MappingProxyType({})  # an evaluation row with a save (True), and one without
     saves_in_doubt: bool = False  # the few rows with a save took far longer, because of it or of a stall
     from_one_row: bool = False  # from a single row, which may contain a stall: not used for hidden evaluations
 
     def evaluation_at(self, step_ms: float) -> float | None:
         """The time of an evaluation where a step takes `step_ms`."""
         return self.evaluation_ms if self.in_steps is None else self.in_steps * step_ms
+
+    def usual_at(self, saves: bool, step_ms: float) -> float | None:
+        """The most that an evaluation row takes beyond its step, of `step_ms`, if nothing delays it."""
+        return self.usual[saves].at(step_ms) if saves in self.usual else None
 
     def hidden_ms(self, evaluation: Evaluation, step_ms: float) -> float | None:
         """The time of an evaluation that no row shows, without its checkpoint if that has a cost of its own. None if no
@@ -113,20 +134,23 @@ def _costs_inside_rows(
     """The costs if a row's time contains its evaluation and its save."""
     plain = pace.basis == "rows"  # else the extra time of a row is unknown
     spread = pace.spread
-    samples = _samples(run, pace, counted) if plain else []
+    seen = [sample_of(run, pace, each.row) for each in counted if plain and each.row is not None]
+    kept = of_one_level(run, pace, counted) if plain else []
+    samples = samples_of(run, pace, kept)
     with_save, without = by_save(samples)
     save_rows = pace.marks.checkpoint - pace.marks.evaluation - cold if plain else ()
-    only_save = [_sample(run, pace, row) for row in save_rows]
+    only_save = [sample_of(run, pace, row) for row in save_rows]
     changing = len(by_speed(samples, spread)) > 1
     numbers = [each for each in counted if each.val is None or math.isfinite(each.val)]  # nan may take a different time
-    comparable = _away_from_changes(run, pace, numbers) if changing else _samples(run, pace, numbers)
+    clear = of_one_level(run, pace, numbers)
+    comparable = away_from_changes(run, pace, clear) if changing else samples_of(run, pace, clear)
     first = _first_evaluations(run, pace, cold)
     measured = _measured_by_rows(samples, comparable, only_save, first, spread)
     # If the step time changes a little, the extra time of a row is unclear; the same goes for a large change at the
     # only such row.
-    shift_ms = (
-        max((_level_shift_ms(run, pace, each.row) for each in counted), default=0.0) if len(samples) == 1 else 0.0
-    )
+    alone = [each.row for each in kept if each.row is not None] if len(samples) == 1 else []
+    by_row = [max(level_shift_ms(run, pace, row), off_baseline_ms(run, pace, row)) for row in alone]
+    shift_ms = max(by_row, default=0.0)
     blurred = run.rows_cover > 1 and not steady(pace.step)
     blurred |= shift_ms > RESOLVED * max((sample.excess_ms for sample in samples), default=0.0)
     if blurred or (measured.evaluation is not None and measured.evaluation.ms <= 0):  # nothing visible
@@ -147,7 +171,7 @@ def _costs_inside_rows(
                 at_most, basis = each.ms - least, "upper_bound"
     elif save is not None:
         at_most = save.most_ms if basis == "upper_bound" else save.ms
-    usual = _normal_excess(with_save, without, first, measured.in_doubt, spread)
+    usual = _usual(with_save, without, first, measured.in_doubt, spread)
     return Costs(
         evaluations=Evaluations(
             count=sum(each.count for each in counted),
@@ -164,8 +188,8 @@ def _costs_inside_rows(
             count=sum(save.count for save in run.checkpoints),
             each_ms=at_most,
             basis=basis,
-            saved_rows=sum(sample.rows for sample in with_save),
-            unsaved_rows=sum(sample.rows for sample in without),
+            saved_rows=rows_of(by_save(seen)[0]),
+            unsaved_rows=rows_of(by_save(seen)[1]),
             low_ms=None if save is None else save.low_ms,
             high_ms=None if save is None else save.high_ms,
             at_least_ms=at_least,
@@ -177,47 +201,11 @@ def _costs_inside_rows(
         checkpoint_ms=None if save is None else save.ms,
         in_steps=_in_steps(without_stalled(with_save if measured.contains else without, spread)),
         rough=measured.rough,
-        unsaved_ms=usual.get(False) if measured.contains else None,
-        usual_ms=usual,
+        unsaved_ms=usual[False].ms if measured.contains and False in usual else None,
+        usual=usual,
         saves_in_doubt=measured.in_doubt,
         from_one_row=rows_of(samples) == 1 and not measured.rough,
     )
-
-
-def _level_shift_ms(run: Run, pace: Pace, row: int | None) -> float:
-    """The difference between the two levels if a row lies between them and may belong to either; else 0."""
-    later = range(len(run.rows) if row is None else row + 1, len(run.rows))
-    after = next((index for index in later if pace.kind[index] in (NORMAL, UNEVEN)), None)
-    at = None if after is None else run.rows.iteration[after]
-    changes = pairwise(pace.step.levels)
-    return next((abs(new.median_ms - old.median_ms) for old, new in changes if new.first_iteration == at), 0.0)
-
-
-def _samples(run: Run, pace: Pace, counted: Iterable[Evaluation]) -> list[Sample]:
-    return [_sample(run, pace, each.row) for each in counted if each.row is not None]
-
-
-def _sample(run: Run, pace: Pace, row: int) -> Sample:
-    excess, count = pace.typical_excess_ms(run.rows, row)
-    return Sample(excess, count, pace.baseline_ms[row], row in pace.marks.checkpoint)
-
-
-def _away_from_changes(run: Run, pace: Pace, counted: Sequence[Evaluation]) -> list[Sample]:
-    """Evaluation rows whose neighbours on both sides match their baseline, so that the speed does not change there. In
-    a log folded like with like, there are no neighbours to check."""
-    if max(run.rows.count) > 1:
-        return _samples(run, pace, counted)
-    tolerance = max(LEAST_CHANGE, 2 * pace.spread)
-    plain = [index for index, kind in enumerate(pace.kind) if kind in (NORMAL, UNEVEN)]
-    found = []
-    for each in counted:
-        if each.row is not None:
-            at, step_ms = bisect_left(plain, each.row), pace.baseline_ms[each.row]
-            sides = (plain[max(0, at - BESIDE) : at], plain[at : at + BESIDE])
-            times = [median(run.rows.ms[index] for index in side) for side in sides if side]
-            if all(abs(ms / step_ms - 1) <= tolerance for ms in times):
-                found.append(_sample(run, pace, each.row))
-    return found
 
 
 def _measured_by_rows(
@@ -242,7 +230,8 @@ def _measured_by_rows(
     if not saved or not unsaved:
         return _Measured(cost_of(saved or unsaved, spread), contains=bool(saved))
     if few_saves and _all_stalled(saved, unsaved, spread):
-        return _Measured(cost_of(unsaved, spread), in_doubt=True)
+        delayed = rows_of(unsaved) < SEVERAL and first and _all_stalled(unsaved, first, spread)
+        return _Measured() if delayed else _Measured(cost_of(unsaved, spread), in_doubt=True)
     found = compare_rows(comparable, spread)
     if found is None or found.checkpoint is None or found.checkpoint.most_ms <= 0:
         return _Measured(cost_of(saved, spread), contains=True)
@@ -256,18 +245,19 @@ def _all_stalled(some: Sequence[Sample], others: Sequence[Sample], spread: float
     return shortest.excess_ms > stall_bound_ms(usual_ms, shortest.step_ms, step_ms, spread)
 
 
-def _normal_excess(
+def _usual(
     saved: Sequence[Sample], unsaved: Sequence[Sample], first: Sequence[Sample], in_doubt: bool, spread: float
-) -> dict[bool, float]:
-    """The extra time of an evaluation row without a stall, with a save and without one. A row without a save takes no
-    longer than one with a save, or than the first of a process. If the few rows with a save took far longer, they
-    contain a stall or the save is slow."""
-    usual = {
-        saves: typical_ms(without_stalled(group, spread)) for saves, group in ((True, saved), (False, unsaved)) if group
-    }
+) -> dict[bool, Usual]:
+    """An evaluation row without a stall, with a save and without one. A row without a save takes no longer than one
+    with a save, or than the first of a process. If the few rows with a save took far longer, they contain a stall or
+    the save is slow."""
+    groups = ((saves, without_stalled(group, spread)) for saves, group in ((True, saved), (False, unsaved)) if group)
+    usual = {saves: Usual(typical_ms(group), typical_step_ms(group)) for saves, group in groups}
     if unsaved:
         few = first if rows_of(unsaved) < SEVERAL else ()
-        usual[False] = min([*usual.values(), *(each.excess_ms for each in few)])
+        step_ms = usual[False].step_ms
+        bounds = [*usual.values(), *(Usual(each.excess_ms, each.step_ms) for each in few)]
+        usual[False] = Usual(min(each.at(step_ms) for each in bounds), step_ms)
     return {True: usual[False], False: usual[False]} if in_doubt else usual
 
 
@@ -277,7 +267,9 @@ def _measured_by_stamps(
     """Both costs from time stamps, if the rows alone do not separate them."""
     if pace.basis != "rows":
         return measured
-    together_ms = None if measured.evaluation is None else measured.evaluation.ms
+    counted = of_one_speed(run, pace, without_delayed(run, pace, counted))
+    samples = samples_of(run, pace, counted) if measured.evaluation is not None else []
+    together_ms = typical_ms(by_save(samples)[0] or samples) if samples else None
     evaluation, checkpoint = cost_by_stamps(run, pace, counted, saved, together_ms)
     if evaluation is None or evaluation.high_ms - evaluation.ms >= RESOLVED * evaluation.ms:
         return measured
@@ -289,7 +281,7 @@ def _measured_by_stamps(
 def _first_evaluations(run: Run, pace: Pace, cold: frozenset[int]) -> list[Sample]:
     """Rows that start a process with an evaluation and write no checkpoint: an upper bound for an evaluation."""
     rows = cold & (pace.marks.evaluation - pace.marks.checkpoint)
-    return [_sample(run, pace, row) for row in rows if pace.kind[row] == SLOW] if pace.basis == "rows" else []
+    return [sample_of(run, pace, row) for row in rows if pace.kind[row] == SLOW] if pace.basis == "rows" else []
 
 
 def _least_checkpoint_ms(first_rows: Sequence[Sample], with_save: Sequence[Sample], spread: float) -> float | None:

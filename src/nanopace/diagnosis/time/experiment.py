@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from nanopace.diagnosis.time.baseline_rows import LEAST_MS
 from nanopace.diagnosis.time.levels import MAD
-from nanopace.medians import median, typical, weighted_quantiles
+from nanopace.medians import median, rank_difference, typical, weighted_quantiles
 
 SAME_SPEED = 1.03  # rows are compared if their steps differ by no more than this
 FEW = 10  # with fewer rows, each counts in the scatter; with more, an outlier is a stall
@@ -26,6 +27,8 @@ OF_THE_SCATTER = 0.75  # three standard errors of the rolling median of steps
 STEADY = 0.005  # of a step: its rolling median moves this much by chance
 SURE = 3.0  # times half of an 80% interval: exceeded once in thousands
 LEAST_SCATTER = 0.005  # of an evaluation: very few rows may agree by chance
+SURE_OF_HALVES = 3.0  # standard errors between two halves of the rows of one kind
+MOST_SWITCHES = 3  # between rows with and without a save: with more, both kinds are at all places of the run
 OF_A_MEDIAN = 1.2533  # standard error of a median over that of a mean
 
 # Evaluation time goes with a power of the step time. If rows without a save at several speeds show a power close to 1
@@ -67,11 +70,28 @@ def compare_rows(samples: Sequence[Sample], spread: float) -> Experiment | None:
     saved, unsaved = by_save(samples)
     if not saved or rows_of(unsaved) < SEVERAL:
         return None
+    trend_ms = _trend_ms(samples)
     saved, unsaved = without_stalled(saved, spread), without_stalled(unsaved, spread)
     samples = [*saved, *unsaved]
     pairs = [pair for stretch in by_speed(samples, spread) if (pair := _split(stretch)) is not None]
     checkpoint = _checkpoint(pairs, spread) if pairs else _across_speeds(samples, spread)
+    if checkpoint is not None and trend_ms:
+        checkpoint = cost_around(checkpoint.ms, checkpoint.high_ms - checkpoint.ms + trend_ms)
     return Experiment(cost_of(unsaved, spread), checkpoint)
+
+
+def _trend_ms(samples: Sequence[Sample]) -> float:
+    """By how much evaluations themselves changed from the rows of one kind to those of the other, as the trend within
+    each kind shows; 0 if the kinds alternate. `samples` are in the order of the run."""
+    kinds, switches = by_save(samples), sum(before.saves != after.saves for before, after in pairwise(samples))
+    if switches > MOST_SWITCHES or min(map(len, kinds)) < ENOUGH or max(each.rows for each in samples) > 1:
+        return 0.0
+    trend_ms = 0.0
+    for kind in kinds:
+        shares, half = [each.excess_ms / max(each.step_ms, LEAST_MS) for each in kind], len(kind) // 2
+        if abs(rank_difference(shares[:half], shares[-half:])) >= SURE_OF_HALVES:
+            trend_ms += abs(median(shares[:half]) - median(shares[-half:])) * typical_step_ms(kind)
+    return trend_ms
 
 
 def without_stalled(samples: Sequence[Sample], spread: float) -> list[Sample]:

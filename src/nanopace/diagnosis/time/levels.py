@@ -23,10 +23,13 @@ LEAST_STALL = math.log(1.25)
 LEAST_GAIN = 25.0  # in squared noise: unlikely by chance within 500 blocks
 HALF_WINDOW = 25  # neighbours on either side: enough to be robust, few enough to follow a drift
 NEAR = (5, 2)  # used instead where the level changes among them
+BESIDE, ALIKE = 9, 6  # if so many of the rows on one side take as long as a row, it is no stall but a short level
+LIKE = 3.5  # times the noise: rows this close take equally long
 NEIGHBOURHOOD = 25  # blocks on either side in which the jump itself must show, else it is a drift
 SURE_OF_TREND = 4.2  # standard errors
 SURELY = 4.5  # standard errors between the two sides of a jump ...
 SURE_OF_JUMP = 6.0  # standard errors of the shorter side's median: few rows may differ by chance
+SURE_OF_PLACE = 3.0  # standard errors between the medians of its neighbourhoods
 NEARLY, ALL = 0.93, 0.98  # ... or, for few rows, this share of the statistic for two sides that do not overlap
 AT_ONCE = 2 / 3  # of a jump must occur within its first rows; a slow warm-up is not a level
 LEAST_NOISE = 0.005
@@ -103,7 +106,18 @@ def _local_median(values: Sequence[float]) -> list[float]:
             centre = min(max(position, half), last)
             if near < level - apart or (near > level + apart and not _is_stalled(values, centre, half, level + apart)):
                 found[position] = near
-    return found
+    return [max(level, _of_like_rows(values, position, level, noise)) for position, level in enumerate(found)]
+
+
+def _of_like_rows(values: Sequence[float], position: int, level: float, noise: float) -> float:
+    """The level of the rows on one side that take as long as this one, if most do: too few rows for a level of their
+    own, or the first or last of them."""
+    value, near = values[position], LIKE * noise
+    if value <= level + near:
+        return level
+    sides = values[max(0, position - BESIDE) : position], values[position + 1 : position + 1 + BESIDE]
+    alike = max(([each for each in side if abs(each - value) <= near] for side in sides), key=len)
+    return median(alike) if len(alike) >= ALIKE else level
 
 
 def _is_stalled(values: Sequence[float], centre: int, half: int, most: float) -> bool:
@@ -235,7 +249,9 @@ def _is_level_shift(before: Sequence[float], after: Sequence[float], least: int,
     low, high = sorted((median(before), median(after)))
     middle, rises = (low + high) / 2, jump > 0
     showing = min(sum((value > middle) != rises for value in before), sum((value > middle) == rises for value in after))
-    least_shift = max(LEAST_SHIFT, LEAST_AREA / shorter, SURE_OF_JUMP * noise / math.sqrt(shorter))
+    error = MEDIAN_ERROR * noise * math.sqrt(1 / len(before) + 1 / len(after))
+    by_chance = max(SURE_OF_JUMP * noise / math.sqrt(shorter), SURE_OF_PLACE * error)
+    least_shift = max(LEAST_SHIFT, LEAST_AREA / shorter, by_chance)
     return min(high - low, abs(jump)) >= least_shift and showing >= least
 
 

@@ -30,7 +30,7 @@ def cost_by_stamps(
 
     `together_ms`: the cost of both according to the rows, which is exact.
     """
-    evaluations, saves, steps_before = [], [], []
+    evaluations, saves, rests, steps_before = [], [], [], []
     alone = {each.iteration for each in counted} - _sharing_a_gap(run, counted)
     for each in counted:
         if each.at_s is None or each.count > 1 or each.iteration not in alone:
@@ -44,15 +44,20 @@ def cost_by_stamps(
         if after < len(run.rows) and each.iteration in saved and not _folded(run, after):
             steps = run.rows.iteration[after] - each.iteration + 1
             saves.append((run.rows.at_s[after] - each.at_s) * 1000 - steps * pace.baseline_ms[after])
+            if each.row == after:
+                rests.append(pace.excess_ms(run.rows, after) - saves[-1])
     unit_ms = 1000 * resolution_s(run)
     step_error_ms = pace.step_ms * OF_A_MEDIAN * pace.spread / math.sqrt(max(1, min(25, pace.step.normal_rows)))
     doubt_ms = step_error_ms * median(steps_before) if steps_before else 0.0  # the same for all of them
     evaluation = _cost([ms for ms in evaluations if math.isfinite(ms)], unit_ms, doubt_ms)
     checkpoint = _cost([ms for ms in saves if math.isfinite(ms)], unit_ms, step_error_ms)
-    if evaluation and checkpoint and together_ms is not None:  # then the better known one gives the other
-        half, other = (each.high_ms - each.ms for each in (evaluation, checkpoint))
-        ms = min(together_ms, evaluation.ms if half <= other else max(0.0, together_ms - checkpoint.ms))
-        evaluation, checkpoint = cost_around(ms, min(half, other)), cost_around(together_ms - ms, min(half, other))
+    rest = _cost([ms for ms in rests if math.isfinite(ms)], unit_ms, step_error_ms)  # a row without its save
+    if evaluation and checkpoint and together_ms is not None:  # then the best known one gives the other
+        half, ms = min(
+            (checkpoint.high_ms - checkpoint.ms, max(0.0, together_ms - checkpoint.ms)),
+            *((each.high_ms - each.ms, min(together_ms, each.ms)) for each in (evaluation, rest) if each),
+        )
+        evaluation, checkpoint = cost_around(ms, half), cost_around(together_ms - ms, half)
     return evaluation, checkpoint
 
 
@@ -102,10 +107,11 @@ def _folded(run: Run, index: int) -> bool:
 
 
 def _cost(times: Sequence[float], unit_ms: float, doubt_ms: float) -> Cost | None:
-    """The mean without stalls: the median of differences of whole seconds would be a whole second itself."""
+    """The mean without stalls and other speeds: the median of differences of whole seconds would be a whole second
+    itself. Each such difference is wrong by less than one."""
     if not times:
         return None
     middle = median(times)
     scatter = Z_80 * median(abs(each - middle) for each in times) / MAD
-    near = [each for each in times if abs(each - middle) <= 3 * max(unit_ms, scatter)]
+    near = [each for each in times if abs(each - middle) <= max(2 * unit_ms, 3 * scatter)]
     return cost_around(sum(near) / len(near), max(unit_ms, scatter) / math.sqrt(len(near)) + Z_80 * doubt_ms)

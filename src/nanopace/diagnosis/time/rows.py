@@ -9,13 +9,24 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from nanopace.diagnosis.result import Level, Step
 from nanopace.diagnosis.time.baseline_rows import LEAST_MS, SLOW_RATIO, baseline_rows, find_typical_rows
-from nanopace.diagnosis.time.levels import MAD, MEDIAN_ERROR, MOST_LOG, baseline, drift, fifths, level_starts, trend
+from nanopace.diagnosis.time.levels import (
+    LEAST_ROWS,
+    MAD,
+    MEDIAN_ERROR,
+    MOST_LOG,
+    baseline,
+    drift,
+    fifths,
+    level_starts,
+    trend,
+)
 from nanopace.medians import median, typical, weighted_median, weighted_quantiles
 from nanopace.run import Rows, Run
 from nanopace.sources.infer.cover import since_row_before
@@ -24,6 +35,7 @@ NORMAL, UNEVEN, SLOW, MARKED = range(4)  # MARKED: contains more than a step, bu
 
 OUTSIDE_NOISE = 3.5  # Iglewicz and Hoaglin's bound for 0.6745 (x - median) / MAD
 CLEARLY_SLOW = 4.5  # the same for slow rows: in some hundred rows, one exceeds 3.5 by chance
+MOST_UNEVEN = 2.0  # times the baseline: an uneven row takes a little longer, whatever the noise
 LEAST_NOISE = 0.005  # a smaller MAD is an artefact of rounding or of very few rows
 ROUNDED_CLOCK = 0.3  # of a clock's rounding unit: the median error of the difference of two times
 ROUNDING = 1e-9  # of a row's time: the error of taking a logarithm and its inverse
@@ -59,6 +71,7 @@ class Pace(NamedTuple):
     kind: bytearray
     marks: Marks
     basis: StepBasis  # "none": no row is a plain step, so the step time is unknown
+    delays: Mapping[int, float] = MappingProxyType({})  # ms of a recurring stall in rows with an evaluation, by index
     covered: Sequence[int] = ()  # how many iterations each row's time is the mean of; () means one each
 
     @property
@@ -76,13 +89,13 @@ class Pace(NamedTuple):
         return self.covered[index] if self.covered else 1
 
     def excess_ms(self, rows: Rows, index: int) -> float:
-        """The time of a row beyond its steps; never negative."""
-        excess = rows.sum_ms[index] - rows.count[index] * self.baseline_ms[index]
+        """The time of a row beyond its steps and a recurring stall; never negative."""
+        excess = rows.sum_ms[index] - rows.count[index] * self.baseline_ms[index] - self.delays.get(index, 0.0)
         return self.covers(index) * excess if excess > ROUNDING * rows.sum_ms[index] else 0.0
 
     def typical_excess_ms(self, rows: Rows, index: int) -> tuple[float, int]:
         """The excess of one of the rows that this one stands for, and their number."""
-        excess = rows.ms[index] - self.baseline_ms[index]
+        excess = rows.ms[index] - self.baseline_ms[index] - self.delays.get(index, 0.0)
         return self.covers(index) * excess if excess > ROUNDING * rows.ms[index] else 0.0, rows.count[index]
 
 
@@ -126,7 +139,7 @@ def find_pace(run: Run) -> Pace:
         low_ms=low_ms,
         high_ms=high_ms,
     )
-    return Pace(step, around, kind, marks, "rows", _covered(run, marks))
+    return Pace(step, around, kind, marks, "rows", covered=_covered(run, marks))
 
 
 def steady(step: Step) -> bool:
@@ -194,6 +207,7 @@ def _baseline_around(
     smooth: list[float] = []
     for start, end in zip(starts, [*starts[1:], len(kept)], strict=True):
         smooth += baseline([logs[position] for position in kept[start:end]])
+    _follow_rows_at_changes([logs[position] for position in kept], smooth, starts)
     around = array("d", bytes(8 * len(rows)))
     filled = 0
     current = math.exp(smooth[0])
@@ -211,6 +225,18 @@ def _baseline_around(
     return around
 
 
+def _follow_rows_at_changes(logs: Sequence[float], smooth: list[float], starts: Sequence[int]) -> None:
+    """Where a level starts is known to within a few rows: those that take as long as the slower level, and too long for
+    the faster one, belong to the slower one."""
+    deviation = median(abs(log - level) for log, level in zip(logs, smooth, strict=True))
+    outside = OUTSIDE_NOISE * max(deviation, LEAST_NOISE) / MAD
+    for start, end in pairwise([*starts[1:], len(logs)]):
+        faster, slower = sorted(smooth[start - 1 : start + 1])
+        for position in range(max(0, start - LEAST_ROWS), min(end, start + LEAST_ROWS)):
+            if logs[position] > faster + outside and abs(logs[position] - slower) < (slower - faster) / 2:
+                smooth[position] = max(slower, smooth[position])
+
+
 def _classify(
     rows: Rows,
     plain: Sequence[int],
@@ -225,6 +251,7 @@ def _classify(
     deviation = max(rounded, _deviation([(residuals[position], rows.count[plain[position]]) for position in kept]))
     noise = max(deviation, LEAST_NOISE) / MAD
     bound, slow = OUTSIDE_NOISE * noise, max(CLEARLY_SLOW * noise, math.log(SLOW_RATIO))
+    slow = min(slow, max(bound, math.log(MOST_UNEVEN)))
     slow_ratio = math.exp(min(slow, MOST_LOG))
     kind = bytearray(len(rows))
     for index, residual in zip(plain, residuals, strict=True):

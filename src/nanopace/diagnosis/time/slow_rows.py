@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from nanopace.diagnosis.result import Cause, SlowRow, Startup
 from nanopace.diagnosis.time.costs import Costs, find_costs
-from nanopace.diagnosis.time.counting import most_frequent
+from nanopace.diagnosis.time.counting import cold_rows
 from nanopace.diagnosis.time.experiment import STALLED, VISIBLE, Sample, typical_ms, without_stalled
+from nanopace.diagnosis.time.rhythm import delays_of_events, find_rhythm
 from nanopace.diagnosis.time.rows import MARKED, SLOW, Pace
-from nanopace.medians import rolling_median
+from nanopace.medians import median
 from nanopace.run import Run
 
 WARM_UP_ROWS = 10  # slow rows this soon after the first are still compiling
 NEIGHBOURS = 5  # rows on either side that show what is usual there
-LEAST_PERIODIC = 4  # rows for a rhythm: three may be equally spaced by chance
 MOST_OF_START = 0.98  # if an evaluation takes more of a first row, too little is left to identify its start-up
-MOSTLY = 0.7  # of the rows due at the rhythm must be slow, and of the unexplained rows must follow it
 
 
 class Breakdown(NamedTuple):
@@ -33,11 +31,12 @@ class Breakdown(NamedTuple):
 
 def break_down_rows(run: Run, pace: Pace) -> Breakdown:
     """Explain the excess of every row."""
-    costs = find_costs(run, pace)
-    warming = _warming(pace, costs)
+    warming = _warming(pace, cold_rows(run, pace))
     explained = {*warming, *pace.marks.evaluation, *pace.marks.checkpoint}
     unexplained = [index for index, kind in enumerate(pace.kind) if kind == SLOW and index not in explained]
-    period, periodic = _periodic(run, pace, unexplained)
+    period, periodic = find_rhythm(run, pace, unexplained)
+    pace = pace._replace(delays=delays_of_events(run, pace, period, periodic))
+    costs = find_costs(run, pace)
     stalled = _stalls_without_baseline(run, pace) if pace.basis == "none" else {}
 
     parts: dict[int, Mapping[Cause, float]] = {}
@@ -64,18 +63,20 @@ def break_down_rows(run: Run, pace: Pace) -> Breakdown:
     )
 
 
-def _warming(pace: Pace, costs: Costs) -> dict[int, Cause]:
+def _warming(pace: Pace, cold: frozenset[int]) -> dict[int, Cause]:
     """First rows of processes and the slow ones right after, each with the cause of its excess."""
     warming: dict[int, Cause] = {}
-    marked = pace.marks.rows
-    for first in costs.cold_rows:
+    marked, most = pace.marks.rows, WARM_UP_ROWS
+    for first in sorted(cold):
         cause: Cause = "restart" if first else "compile"
         warming[first] = cause
-        following = range(first + 1, min(first + WARM_UP_ROWS, len(pace.kind)))
+        following = range(first + 1, min(first + most, len(pace.kind)))
         for index in following if pace.kind[first] == SLOW else ():
             if pace.kind[index] != SLOW or index in marked:
                 break
             warming[index] = cause
+        if not first:  # later processes warm up like the first one
+            most = max(1, len(warming))
     return warming
 
 
@@ -97,14 +98,21 @@ def _stalls_without_baseline(run: Run, pace: Pace) -> dict[int, Mapping[Cause, f
             row for row in sorted(pace.marks.evaluation - pace.marks.first) if (row in pace.marks.checkpoint) == saves
         ]
         samples = [Sample(pace.covers(row) * run.rows.ms[row], run.rows.count[row], 1.0, saves) for row in own]
-        if len(own) > NEIGHBOURS:  # the speed may change along the run
-            usual = rolling_median([sample.excess_ms for sample in samples], NEIGHBOURS)
-        else:
-            usual = [typical_ms(without_stalled(samples, 0.0))] * len(own) if own else []
+        near = [
+            samples[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1] for at in range(len(own))
+        ]  # the speed may change
+        usual = [typical_ms(without_stalled(each, 0.0)) for each in near]
         for row, sample, usual_ms in zip(own, samples, usual, strict=True):
-            if sample.excess_ms > STALLED * usual_ms > 0:
+            if sample.excess_ms > STALLED * max(usual_ms, _around_ms(run, pace, row)) > 0:
                 stalls[row] = {"stall": sample.rows * (sample.excess_ms - usual_ms)}
     return stalls
+
+
+def _around_ms(run: Run, pace: Pace, row: int) -> float:
+    """What rows take on the slower side of this one, whether they save or not: the speed may change right here."""
+    sides = range(max(0, row - NEIGHBOURS), row), range(row + 1, min(len(run.rows), row + 1 + NEIGHBOURS))
+    times = ([pace.covers(index) * run.rows.ms[index] for index in side] for side in sides)
+    return max((median(side) for side in times if len(side) == NEIGHBOURS), default=0.0)
 
 
 def _event_parts(excess: float, index: int, count: int, pace: Pace, costs: Costs) -> Mapping[Cause, float]:
@@ -112,41 +120,20 @@ def _event_parts(excess: float, index: int, count: int, pace: Pace, costs: Costs
     rows."""
     saves, evaluates = index in pace.marks.checkpoint, index in pace.marks.evaluation
     around_ms = max(pace.baseline_ms[index], *pace.baseline_ms[index : index + 2])  # the speed may change right here
-    slower = (
-        max(1.0, around_ms / pace.step_ms) if pace.step_ms else 1.0
-    )  # where steps take longer, evaluations may as well
-    usual_ms = costs.usual_ms.get(saves) if evaluates else costs.checkpoint_ms
-    expected = excess if usual_ms is None else count * usual_ms * (slower if evaluates else 1.0)
+    usual_ms = costs.usual_at(saves, around_ms) if evaluates else costs.checkpoint_ms
+    expected = excess if usual_ms is None else count * usual_ms
     most = max(STALLED * expected, expected + count * VISIBLE * pace.spread * around_ms)
     stall = excess - expected if excess > most else 0.0
     parts: dict[Cause, float] = {"evaluation" if evaluates else "checkpoint": excess - stall}
     if evaluates and saves and costs.checkpoint_ms is not None:
         checkpoint = min(excess - stall, count * costs.checkpoint_ms)
         parts = {"evaluation": excess - stall - checkpoint, "checkpoint": checkpoint}
-    return {**parts, "stall": stall} if stall else parts
-
-
-def _periodic(run: Run, pace: Pace, unexplained: Sequence[int]) -> tuple[int | None, frozenset[int]]:
-    """The interval at which unexplained slow rows recur throughout the run, and the rows that follow it."""
-    iterations = [run.rows.iteration[index] for index in unexplained]
-    period = most_frequent(after - before for before, after in pairwise(iterations))
-    if period is None or len(unexplained) < LEAST_PERIODIC:
-        return None, frozenset()
-    phases: dict[int, int] = {}
-    for iteration in iterations:
-        phases[iteration % period] = phases.get(iteration % period, 0) + 1
-    phase = max(phases, key=lambda each: phases[each])
-    keeping = frozenset(index for index in unexplained if run.rows.iteration[index] % period == phase)
-    plain = [index for index in range(len(run.rows)) if index not in pace.marks.rows]
-    if max(run.rows.count) == 1:
-        due = sum(run.rows.iteration[index] % period == phase for index in plain)
-        between = len(plain) - due  # rows off the beat: without any, the rhythm is just the log interval
-    else:  # folded rows do not show the iteration of each
-        begin, end = min(keeping), max(keeping)
-        due = (run.rows.iteration[end] - run.rows.iteration[begin]) // period + 1
-        between = sum(run.rows.count[begin : end + 1]) - due
-    regular = len(keeping) >= max(LEAST_PERIODIC, MOSTLY * len(unexplained), MOSTLY * due) and between >= due - 1
-    return (period, keeping) if regular else (None, frozenset())
+    periodic = pace.delays.get(index, 0.0)
+    if 0 < stall <= periodic / 2 and not costs.saves_in_doubt:  # this time, it took a little longer
+        stall, periodic = 0.0, periodic + stall
+    elif stall:  # one delay, whatever recurs
+        stall, periodic = stall + periodic, 0.0
+    return {**parts, **({"stall": stall} if stall else {}), **({"periodic": periodic} if periodic else {})}
 
 
 def _slow_row(run: Run, pace: Pace, index: int, parts: Mapping[Cause, float]) -> SlowRow:
@@ -160,7 +147,8 @@ def _slow_row(run: Run, pace: Pace, index: int, parts: Mapping[Cause, float]) ->
         iteration=run.rows.last_iteration[index],
         ms=run.rows.ms[index],
         excess_ms=(parts["stall"] if pace.basis == "none" and "stall" in parts else pace.excess_ms(run.rows, index))
-        / count,
+        / count
+        + pace.delays.get(index, 0.0),
         causes=tuple(causes),
         parts_ms={str(cause): ms / count for cause, ms in parts.items()},
         count=count,

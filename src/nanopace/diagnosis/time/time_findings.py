@@ -18,7 +18,7 @@ from nanopace.diagnosis.time.rows import Pace
 from nanopace.diagnosis.time.slow_rows import MOST_OF_START, Breakdown
 from nanopace.diagnosis.time.wall_time import Clock, Event
 from nanopace.medians import typical
-from nanopace.run import Run
+from nanopace.run import Evaluation, Run
 
 
 def time_findings(
@@ -77,7 +77,7 @@ def _evaluations(run: Run, pace: Pace, breakdown: Breakdown, wall: Wall, clock: 
 
 def _cost_ms(breakdown: Breakdown, row: int) -> float:
     """The time of a row beyond its step, without stalls."""
-    return sum(ms for cause, ms in breakdown.parts.get(row, {}).items() if cause != "stall")
+    return sum(ms for cause, ms in breakdown.parts.get(row, {}).items() if cause not in ("stall", "periodic"))
 
 
 def _hidden_findings(run: Run, breakdown: Breakdown, clock: Clock) -> list[Finding]:
@@ -88,9 +88,12 @@ def _hidden_findings(run: Run, breakdown: Breakdown, clock: Clock) -> list[Findi
     hidden = sum(each.count for each in unseen if each.iteration < last)
     after = [each for each in unseen if each.iteration >= last]  # earlier ones are inside the last row
     without_cost = breakdown.costs.without_cost
-    if any(each.iteration < last for each in without_cost):
+    in_doubt = [each for each in without_cost if each.iteration < last]
+    if in_doubt and breakdown.costs.saves_in_doubt:
+        findings += _hidden_in_doubt(breakdown, clock, hidden, in_doubt)
+    elif in_doubt and not any(_several_show(breakdown, each) for each in in_doubt):
         findings.append(Finding("hidden_unpriced", {"hidden": hidden, "count": evaluations.count}))
-    elif hidden and evaluations.interval and (logged := log_interval(run)):
+    elif hidden and not in_doubt and evaluations.interval and (logged := log_interval(run)):
         intervals: dict[str, Number] = {"log_interval": logged, "eval_interval": evaluations.interval}
         amounts = {"hidden": hidden, "count": evaluations.count, "hidden_s": clock.hidden_s}
         findings.append(Finding("hidden_evaluations", {**amounts, **intervals}))
@@ -99,6 +102,26 @@ def _hidden_findings(run: Run, breakdown: Breakdown, clock: Clock) -> list[Findi
     if after and not any(each.iteration >= last for each in without_cost):
         findings.append(Finding("after_last_row", {"iteration": after[-1].iteration, "after_s": clock.after_s}))
     return findings
+
+
+def _several_show(breakdown: Breakdown, hidden: Evaluation) -> bool:
+    """Whether several rows contain such an evaluation (with or without a save), if at a cost that is lost in the
+    noise."""
+    costs = breakdown.costs
+    alike = [each for each in costs.counted if (each.iteration in costs.saved) == (hidden.iteration in costs.saved)]
+    return sum(each.count for each in alike if each.row is not None) > 1
+
+
+def _hidden_in_doubt(breakdown: Breakdown, clock: Clock, hidden: int, saving: Sequence[Evaluation]) -> list[Finding]:
+    """What hidden evaluations took if those that save did so in no time, and if a save takes as long as the few rows
+    with one suggest."""
+    each_ms, longest = breakdown.costs.evaluations.each_ms, _excess_in_doubt(breakdown)
+    if each_ms is None or not longest:
+        return []
+    saves, most_ms = sum(each.count for each in saving), max(ms for ms, _ in longest)
+    amounts = {"hidden": hidden, "count": breakdown.costs.evaluations.count}
+    bounds = {"low_s": clock.hidden_s + saves * each_ms / 1000, "high_s": clock.hidden_s + saves * most_ms / 1000}
+    return [Finding("hidden_in_doubt", {**amounts, **bounds})]
 
 
 def _checkpoint(breakdown: Breakdown, spike_ms: float | None) -> list[Finding]:
@@ -129,15 +152,27 @@ def _checkpoint(breakdown: Breakdown, spike_ms: float | None) -> list[Finding]:
 
 
 def _in_doubt(breakdown: Breakdown) -> list[Finding]:
-    each_ms, longer_s = breakdown.costs.evaluations.each_ms, sum(map(_stalled_s, _rows_in_doubt(breakdown)))
-    if each_ms is None or not longer_s:
+    each_ms, rows = breakdown.costs.evaluations.each_ms, _excess_in_doubt(breakdown)
+    if each_ms is None or not rows:
         return []
-    numbers = {"saved_rows": _lines(_rows_in_doubt(breakdown)), "evaluation_s": each_ms / 1000, "longer_s": longer_s}
+    longer_s = sum(count * (ms - each_ms) for ms, count in rows) / 1000
+    numbers = {"saved_rows": sum(count for _, count in rows), "evaluation_s": each_ms / 1000, "longer_s": longer_s}
     return [Finding("save_in_doubt", numbers)]
 
 
+def _excess_in_doubt(breakdown: Breakdown) -> list[tuple[float, int]]:
+    """The extra time of each row with a slow save or a stall (which one is unclear), and how many rows it stands for,
+    also of those that are not slow."""
+    costs, found = breakdown.costs, []
+    for each in costs.counted:
+        parts = breakdown.parts.get(-1 if each.row is None else each.row, {})
+        if costs.saves_in_doubt and each.iteration in costs.saved and "stall" in parts:
+            found.append((sum(parts.values()) / each.count, each.count))
+    return found
+
+
 def _rows_in_doubt(breakdown: Breakdown) -> list[SlowRow]:
-    """Rows with a slow save or a stall: which one is unclear."""
+    """The slow ones of these rows."""
     doubt = breakdown.costs.saves_in_doubt
     return [row for row in breakdown.slow_rows if doubt and {"checkpoint", "stall"}.issubset(row.causes)]
 
@@ -208,7 +243,7 @@ def _stalls(breakdown: Breakdown, wall: Wall) -> list[Finding]:
         numbers = {
             "rows": _lines(periodic),
             "interval": breakdown.period,
-            "each_s": typical((row.excess_ms, row.count) for row in periodic) / 1000,
+            "each_s": typical((row.parts_ms["periodic"], row.count) for row in periodic) / 1000,
             "total_s": total_s,
             "total_share": total_s / wall.awake_s,
         }

@@ -20,8 +20,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from nanopace.diagnosis.result import Ahead, Wall
+from nanopace.diagnosis.time.rhythm import LEAST_PERIODIC
 from nanopace.diagnosis.time.rows import Pace
-from nanopace.diagnosis.time.slow_rows import LEAST_PERIODIC, Breakdown
+from nanopace.diagnosis.time.slow_rows import Breakdown
 from nanopace.diagnosis.time.wall_time import Clock, bucket_of, is_event, without_stall
 from nanopace.medians import typical
 from nanopace.run import Rows, Run

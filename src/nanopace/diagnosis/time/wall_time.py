@@ -273,7 +273,9 @@ def _wall(run: Run, pace: Pace, breakdown: Breakdown, spent: Mapping[Bucket, flo
     saves_apart = any(save.row is None or save.row not in costs.cold_rows for save in run.checkpoints)
     contained = costs.evaluations.contains_checkpoint or costs.saves_in_doubt
     no_save_cost = saves_apart and not contained and (costs.checkpoint_ms is None or pace.basis == "none")
-    without_cost = not measured and (no_cost or no_save_cost or pace.basis == "none")
+    timed: list[Evaluation | Checkpoint] = [*costs.counted, *run.checkpoints]
+    in_rows = run.row_contains_evaluation and all(each.row is not None for each in timed)  # then none is missing
+    without_cost = not measured and (((no_cost or no_save_cost) and not in_rows) or pace.basis == "none")
     total_ms = sum(spent.values())
     awake_ms = total_ms - spent["suspended"]
     overhead_ms = spent["evaluation"] + spent["checkpoint"]

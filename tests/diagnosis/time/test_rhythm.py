@@ -1,0 +1,56 @@
+"""Stalls that recur, also where an evaluation is due."""
+
+from __future__ import annotations
+
+import pytest
+
+from nanopace.diagnosis.diagnose import diagnose
+from nanopace.diagnosis.time.rows import find_pace
+from nanopace.diagnosis.time.slow_rows import Breakdown, break_down_rows
+from nanopace.run import Run
+
+from ..synthetic import nanogpt_run, rows_run
+
+
+def breakdown_of(run: Run) -> Breakdown:
+    return break_down_rows(run, find_pace(run))
+
+
+def test_an_evaluation_row_contains_the_stall_that_is_due_there() -> None:
+    stalls = dict.fromkeys(range(400, 20_001, 400), 900.0)
+    found = breakdown_of(nanogpt_run(stalls=stalls, saves=lambda _: False))
+    assert found.period == 400
+    assert found.costs.evaluations.each_ms == pytest.approx(5140, abs=5)
+    parts = {row.iteration: row.parts_ms for row in found.slow_rows}
+    assert parts[2000] == {"evaluation": pytest.approx(5140, abs=5), "periodic": pytest.approx(900, abs=5)}
+    assert parts[500] == {"evaluation": pytest.approx(5140, abs=5)}
+
+
+def test_where_all_others_fall_on_evaluations_the_rhythm_is_finer() -> None:
+    stalls = dict.fromkeys(range(250, 4001, 250), 900.0)
+    found = breakdown_of(nanogpt_run(4000, log_interval=10, stalls=stalls, saves=lambda _: False))
+    assert found.period == 250
+    assert found.costs.evaluations.each_ms == pytest.approx(5140, abs=5)
+
+
+def test_at_a_change_of_speed_the_stalls_of_this_speed_count() -> None:
+    stalls = {iteration: 900.0 if iteration < 10_000 else 1800.0 for iteration in range(400, 20_001, 400)}
+    run = nanogpt_run(stalls=stalls, saves=lambda _: False, pace=lambda iteration: 1.0 if iteration < 10_000 else 2.0)
+    parts = {row.iteration: row.parts_ms for row in breakdown_of(run).slow_rows}
+    assert parts[8000]["periodic"] == pytest.approx(900, abs=10)
+    assert parts[10_000]["periodic"] == pytest.approx(1800, abs=10)
+
+
+def test_a_row_that_took_no_longer_than_the_stall_says_nothing_of_an_evaluation() -> None:
+    stalled, evaluated = range(2, 100, 7), (9, 30, 51, 72)
+    run = rows_run([900.0 if index in stalled else 100.0 + index % 3 for index in range(100)], evaluated=evaluated)
+    assert breakdown_of(run).costs.evaluations.each_ms is None
+    assert "evaluation_rows" not in {finding.code for finding in diagnose(run).findings}
+
+
+def test_one_stall_a_little_longer_than_the_others_is_no_second_one() -> None:
+    stalls = dict.fromkeys(range(400, 20001, 400), 900.0) | {10_000: 1200.0}
+    found = breakdown_of(nanogpt_run(stalls=stalls, saves=lambda _: False, evaluation_ms=100.0))
+    (row,) = [row for row in found.slow_rows if row.iteration == 10_000]
+    assert set(row.causes) == {"evaluation", "periodic"}
+    assert row.parts_ms["periodic"] == pytest.approx(1200, abs=5)
