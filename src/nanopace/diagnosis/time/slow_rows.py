@@ -98,10 +98,8 @@ def _stalls_without_baseline(run: Run, pace: Pace) -> dict[int, Mapping[Cause, f
             row for row in sorted(pace.marks.evaluation - pace.marks.first) if (row in pace.marks.checkpoint) == saves
         ]
         samples = [Sample(pace.covers(row) * run.rows.ms[row], run.rows.count[row], 1.0, saves) for row in own]
-        near = [
-            samples[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1] for at in range(len(own))
-        ]  # the speed may change
-        usual = [typical_ms(without_stalled(each, 0.0)) for each in near]
+        around = (samples[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1] for at in range(len(own)))  # speeds change
+        usual = [typical_ms(without_stalled(each, 0.0)) for each in around]
         for row, sample, usual_ms in zip(own, samples, usual, strict=True):
             if sample.excess_ms > STALLED * max(usual_ms, _around_ms(run, pace, row)) > 0:
                 stalls[row] = {"stall": sample.rows * (sample.excess_ms - usual_ms)}
