@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import tempfile
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,16 +147,18 @@ def test_a_device_without_an_end_is_no_file() -> None:
 
 
 @pytest.fixture
-def nested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Deeper than Python's recursion limit, which is why Python cannot remove it either."""
+def nested(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Deeper than Python's recursion limit, which is why Python cannot remove it either: not below pytest's directory,
+    since a later session could not remove what a killed one leaves there."""
+    top = Path(tempfile.mkdtemp())
     with monkeypatch.context() as there:
-        there.chdir(tmp_path)
+        there.chdir(top)
         for _ in range(1300):
             os.mkdir("d")
             os.chdir("d")
         Path("a.txt").touch()
-    yield tmp_path / "d"
-    subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)
+    yield top / "d"
+    subprocess.run(["rm", "-rf", str(top)], check=True)
 
 
 def test_a_directory_of_any_depth_is_walked(nested: Path) -> None:
