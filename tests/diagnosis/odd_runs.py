@@ -85,6 +85,11 @@ def folded_run(seed: int) -> Run:
         saves=lambda iteration: iteration % 500 == 0, stalls={at * 10: 900.0 for at in dice.sample(range(600), 4)},
         pace=lambda iteration: shift if iteration > 3500 else 1.0,
     )  # fmt: skip
+    return folded(run, **({"rows_cover": 10, "rows_cover_shown_by": "first_row"} if seed % 2 else {}))
+
+
+def folded(run: Run, **others: Any) -> Run:
+    """Ten normal rows as one."""
     rows, index_of, at_s = Rows(), dict[int, int](), 1e9
     group: list[Row] = []
     special = {each.row for each in run.evaluations}
@@ -105,8 +110,7 @@ def folded_run(seed: int) -> Run:
         for each in run.evaluations
     ]
     saves = [Checkpoint(each.iteration, row=index_of[each.row or 0]) for each in run.checkpoints]
-    cover = {"rows_cover": 10, "rows_cover_shown_by": "first_row"} if seed % 2 else {}
-    values = {name: getattr(run, name) for name in run._fields} | cover
+    values = {name: getattr(run, name) for name in run._fields} | others
     return Run(**values | {"rows": rows, "evaluations": tuple(evaluations), "checkpoints": tuple(saves)})
 
 

@@ -9,6 +9,7 @@ from nanopace.diagnosis.time.rows import find_pace
 from nanopace.diagnosis.time.slow_rows import Breakdown, break_down_rows
 from nanopace.run import Run
 
+from ..odd_runs import folded
 from ..synthetic import nanogpt_run, rows_run
 
 
@@ -24,6 +25,14 @@ def test_an_evaluation_row_contains_the_stall_that_is_due_there() -> None:
     parts = {row.iteration: row.parts_ms for row in found.slow_rows}
     assert parts[2000] == {"evaluation": pytest.approx(5140, abs=5), "periodic": pytest.approx(900, abs=5)}
     assert parts[500] == {"evaluation": pytest.approx(5140, abs=5)}
+
+
+def test_an_evaluation_row_of_a_folded_log_contains_it_as_well() -> None:
+    stalls = dict.fromkeys(range(400, 20_001, 400), 900.0)
+    found = breakdown_of(folded(nanogpt_run(log_interval=10, stalls=stalls, saves=lambda _: False)))
+    assert found.costs.evaluations.each_ms == pytest.approx(5140, abs=5)
+    parts = {row.iteration: row.parts_ms for row in found.slow_rows}
+    assert parts[2000] == {"evaluation": pytest.approx(5140, abs=5), "periodic": pytest.approx(900, abs=5)}
 
 
 def test_where_all_others_fall_on_evaluations_the_rhythm_is_finer() -> None:

@@ -38,7 +38,6 @@ from nanopace.diagnosis.time.rows import SLOW, Pace, evaluation_in_steps, steady
 from nanopace.diagnosis.time.samples import (
     RESOLVED,
     away_from_changes,
-    level_shift_ms,
     of_one_level,
     of_one_speed,
     off_baseline_ms,
@@ -149,7 +148,7 @@ def _costs_inside_rows(
     # If the step time changes a little, the extra time of a row is unclear; the same goes for a large change at the
     # only such row.
     alone = [each.row for each in kept if each.row is not None] if len(samples) == 1 else []
-    by_row = [max(level_shift_ms(run, pace, row), off_baseline_ms(run, pace, row)) for row in alone]
+    by_row = [max(pace.shifts.get(row, 0.0), off_baseline_ms(run, pace, row)) for row in alone]
     shift_ms = max(by_row, default=0.0)
     blurred = run.rows_cover > 1 and not steady(pace.step)
     blurred |= shift_ms > RESOLVED * max((sample.excess_ms for sample in samples), default=0.0)

@@ -46,11 +46,13 @@ def find_rhythm(run: Run, pace: Pace, unexplained: Sequence[int]) -> tuple[int |
 
 def delays_of_events(run: Run, pace: Pace, period: int | None, periodic: frozenset[int]) -> dict[int, float]:
     """By row with an evaluation or a save: how much the stall that is due there delays it."""
-    if period is None or max(run.rows.count) > 1:  # folded rows do not show the iteration of each
+    if period is None:
         return {}
-    phase = run.rows.iteration[min(periodic)] % period
-    due = [row for row in pace.marks.evaluation | pace.marks.checkpoint if run.rows.iteration[row] % period == phase]
-    return {row: _delay_ms(run, pace, row, periodic) for row in set(due) - pace.marks.first}
+    phase, rows = run.rows.iteration[min(periodic)] % period, run.rows
+    events = (pace.marks.evaluation | pace.marks.checkpoint) - pace.marks.first
+    # A folded row stands for rows that took about as long, most of which are not due.
+    due = [row for row in events if rows.count[row] == 1 and rows.iteration[row] % period == phase]
+    return {row: _delay_ms(run, pace, row, periodic) for row in due}
 
 
 def _delay_ms(run: Run, pace: Pace, row: int, periodic: frozenset[int]) -> float:

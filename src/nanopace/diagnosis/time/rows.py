@@ -72,6 +72,7 @@ class Pace(NamedTuple):
     marks: Marks
     basis: StepBasis  # "none": no row is a plain step, so the step time is unknown
     delays: Mapping[int, float] = MappingProxyType({})  # ms of a recurring stall in rows with an evaluation, by index
+    shifts: Mapping[int, float] = MappingProxyType({})  # ms between two levels, by index of a row that lies between
     covered: Sequence[int] = ()  # how many iterations each row's time is the mean of; () means one each
 
     @property

@@ -18,13 +18,16 @@ LEAST_CHANGE = 0.02
 BY_CHANCE = 3.0  # times the noise of one row: the next rows differ by less from the baseline
 
 
-def level_shift_ms(run: Run, pace: Pace, row: int | None) -> float:
-    """The difference between the two levels if a row lies between them and may belong to either; else 0."""
-    later = range(len(run.rows) if row is None else row + 1, len(run.rows))
-    after = next((index for index in later if pace.kind[index] in (NORMAL, UNEVEN)), None)
-    at = None if after is None else run.rows.iteration[after]
-    changes = pairwise(pace.step.levels)
-    return next((abs(new.median_ms - old.median_ms) for old, new in changes if new.first_iteration == at), 0.0)
+def level_shifts(run: Run, pace: Pace) -> dict[int, float]:
+    """The rows that lie between two levels and may belong to either, and the difference between these in ms."""
+    plain = {at: row for row, at in enumerate(run.rows.iteration) if pace.kind[row] in (NORMAL, UNEVEN)}
+    shifts = {}
+    for old, new in pairwise(pace.step.levels):
+        row = plain.get(new.first_iteration, 0)
+        while row > 0 and pace.kind[row - 1] not in (NORMAL, UNEVEN):
+            row -= 1
+            shifts[row] = abs(new.median_ms - old.median_ms)
+    return shifts
 
 
 def samples_of(run: Run, pace: Pace, counted: Iterable[Evaluation]) -> list[Sample]:
@@ -39,7 +42,7 @@ def sample_of(run: Run, pace: Pace, row: int) -> Sample:
     """One row. Between two levels, it may belong to the faster one."""
     excess, count = pace.typical_excess_ms(run.rows, row)
     step_ms = pace.baseline_ms[row]
-    if level_shift_ms(run, pace, row):
+    if row in pace.shifts:
         step_ms = min(pace.baseline_ms[max(0, row - 1) : row + 2])
     return Sample(excess, count, step_ms, row in pace.marks.checkpoint)
 
@@ -69,7 +72,7 @@ def of_one_level(run: Run, pace: Pace, counted: Sequence[Evaluation]) -> list[Ev
     def unclear(each: Evaluation) -> bool:
         if each.row is None:
             return False
-        return level_shift_ms(run, pace, each.row) > RESOLVED * pace.typical_excess_ms(run.rows, each.row)[0]
+        return pace.shifts.get(each.row, 0.0) > RESOLVED * pace.typical_excess_ms(run.rows, each.row)[0]
 
     kinds = {each.row in pace.marks.checkpoint for each in counted if each.row is not None and not unclear(each)}
     return [each for each in counted if not unclear(each) or (each.row in pace.marks.checkpoint) not in kinds]

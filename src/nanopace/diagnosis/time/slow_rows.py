@@ -11,6 +11,7 @@ from nanopace.diagnosis.time.counting import cold_rows
 from nanopace.diagnosis.time.experiment import STALLED, VISIBLE, Sample, typical_ms, without_stalled
 from nanopace.diagnosis.time.rhythm import delays_of_events, find_rhythm
 from nanopace.diagnosis.time.rows import MARKED, SLOW, Pace
+from nanopace.diagnosis.time.samples import level_shifts
 from nanopace.medians import median
 from nanopace.run import Run
 
@@ -35,7 +36,7 @@ def break_down_rows(run: Run, pace: Pace) -> Breakdown:
     explained = {*warming, *pace.marks.evaluation, *pace.marks.checkpoint}
     unexplained = [index for index, kind in enumerate(pace.kind) if kind == SLOW and index not in explained]
     period, periodic = find_rhythm(run, pace, unexplained)
-    pace = pace._replace(delays=delays_of_events(run, pace, period, periodic))
+    pace = pace._replace(delays=delays_of_events(run, pace, period, periodic), shifts=level_shifts(run, pace))
     costs = find_costs(run, pace)
     stalled = _stalls_without_baseline(run, pace) if pace.basis == "none" else {}
 
