@@ -68,7 +68,7 @@ def _step(report: Report) -> str:
     slow = sum(row.count for row in diagnosis.slow_rows)
     if not slow:
         return words.text("A normal step takes {step}, and no row is slow.", step=step)
-    odd = sum(row.count for row in diagnosis.slow_rows if not ORDINARY.issuperset(row.causes) or not row.causes)
+    odd = sum(row.count for row in diagnosis.slow_rows if ORDINARY.isdisjoint(row.causes))
     said = words.text("A normal step takes {step}.", step=step) + " "
     if not odd:
         return said + words.plural(

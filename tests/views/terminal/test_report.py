@@ -13,6 +13,7 @@ import pytest
 from nanopace.diagnosis.codes import FINDINGS
 from nanopace.diagnosis.result import (
     Ahead,
+    Cause,
     Checkpoints,
     Curves,
     Diagnosis,
@@ -64,6 +65,13 @@ def test_a_slow_row_without_a_reason_is_not_called_ordinary() -> None:
     text = explain(slow_rows=(*case_1().slow_rows, stalled))
     assert "42 of 201 rows are slower, 1 of them for no reason the log shows." in " ".join(text.split())
     assert "none because of training" not in text
+
+
+@pytest.mark.parametrize("rest", ["stall", "periodic"])
+def test_a_row_with_an_evaluation_has_a_reason_whatever_else_delays_it(rest: Cause) -> None:
+    both = SlowRow(700, 6000.0, 5831.0, ("evaluation", rest), {"evaluation": 5136.0, rest: 695.0})
+    text = " ".join(explain(slow_rows=(*case_1().slow_rows, both)).split())
+    assert "42 of 201 rows are slower, none because of training." in text
 
 
 @pytest.mark.parametrize("rows", [1, 2])
