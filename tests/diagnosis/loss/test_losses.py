@@ -243,6 +243,7 @@ def test_the_end_of_a_run_along_a_cosine() -> None:
         {"tokens_per_iteration": 16_384},
         {},
         {"tokens_per_iteration": 524_288, "recipe": "gpt2"},
+        {"tokens_per_iteration": 524_288, "init_from": "gpt2-xl"},
         {"tokens_per_iteration": 524_288, "lr_decay_iters": 14_000},
     ],
 )

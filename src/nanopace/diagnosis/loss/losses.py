@@ -202,6 +202,7 @@ def _at_end(run: Run, curve: Sequence[tuple[int, float]]) -> Forecast | None:
     schedule = schedule_of(run)
     other = any(caveat.code in _OTHER_COURSE for caveat in run.caveats)
     other |= run.value("recipe") is not None  # our own: no run of ours is among those that the law was tested on
+    other |= str(run.value("init_from") or "").startswith("gpt2")  # it starts with what another run has learned
     if schedule is None or other or schedule.end != run.number("max_iters"):
         return None
     if isinstance(schedule, Cosine):
