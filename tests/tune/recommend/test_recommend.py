@@ -47,8 +47,8 @@ def test_a_4070_and_gpt2() -> None:
 @pytest.mark.parametrize("card", all_cards(), ids=lambda card: card.label)
 @pytest.mark.parametrize("model", NAMED.values(), ids=lambda model: model.name)
 def test_no_other_micro_batch_is_faster(card: Card, model: Model) -> None:
-    """Of those that leave a tenth of the memory free. One that nanoGPT can hold as well may be up to 1% slower; where
-    nanopace is as fast as nanoGPT, nothing is given up."""
+    """Of those that leave a tenth of the memory free. One that nanoGPT can hold as well may be up to 1% slower, which
+    the reason says unless it would print 0.0%; where nanopace is as fast as nanoGPT, nothing is given up."""
     if not fits(card, model):
         return
     found = recommend(card, model)
@@ -74,7 +74,8 @@ def test_no_other_micro_batch_is_faster(card: Card, model: Model) -> None:
         assert own_kernels(card)
         assert found.nanogpt_fits
         assert found.tokens_per_s.expected == max(held) >= 0.99 * fastest
-        assert [each.reason for each in found.knobs if each.knob == "batch_size"] == ["batch_size_shared"]
+        reason = "batch_size_shared" if fastest >= 1.001 * found.tokens_per_s.expected else "batch_size"
+        assert [each.reason for each in found.knobs if each.knob == "batch_size"] == [reason]
     elif not found.nanogpt_fits:
         assert max(held, default=0) < 0.99 * fastest
 

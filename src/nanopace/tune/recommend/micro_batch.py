@@ -20,6 +20,7 @@ from nanopace.memory_ladder import keeps_gradients, useful_steps
 from nanopace.tune.divisors import divisors
 from nanopace.tune.recommend.models import Model
 
+_SHOWN = 0.001  # a smaller gain would be printed as 0.0%
 _WITHIN = 0.99  # of the best speed: so much is given up for a config that nanoGPT can hold too
 _FREE = 0.9  # of the memory: the recommended limit
 _MOST = 4096
@@ -139,7 +140,8 @@ def pick_micro_batch(card: Card, model: Model, sequences: int) -> MicroBatch:
     most = _largest_compiled(card, model, card.memory_gb)
     shared = [count for count in known if count <= most and known[count] >= _WITHIN * known[fastest]]
     chosen = max(shared or [fastest], key=lambda count: known[count])
-    faster = None if chosen == fastest else (fastest, known[fastest] / known[chosen] - 1)
+    gain = known[fastest] / known[chosen] - 1
+    faster = (fastest, gain) if gain >= _SHOWN else None
     return MicroBatch(chosen, dict(fitting)[chosen], timed=True, faster=faster)
 
 
