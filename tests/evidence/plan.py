@@ -78,7 +78,7 @@ class Plan:
     shifts: tuple[tuple[float, float], ...] = ()  # (share of the run, factor from there on)
     tails: float = 0.0  # share of rows with a small delay
     stalls: tuple[tuple[float, float], ...] = ()  # (share of the run, steps that it takes)
-    period: tuple[int, float] | None = None  # (rows between stalls, length in steps)
+    period: tuple[int, float, int] | None = None  # (rows between stalls, length in steps, rows before the first)
     forward_share: float = 1 / 3
     evaluation_noise: float = 0.005
     checkpoint_steps: float = 3.0
@@ -197,7 +197,9 @@ def _disturbed(plan: Plan, rng: random.Random) -> Plan:
             places = [rng.uniform(0.05, 0.98) for _ in range(rng.choice((1, 2, 6)))]
             plan = replace(plan, stalls=tuple((place, 10 ** rng.uniform(0, 2)) for place in places))
         elif kind == "period":
-            plan = replace(plan, period=(rng.choice((4, 7, 10, 25)), 10 ** rng.uniform(0, 1.5)))
+            rows, steps = rng.choice((4, 7, 10, 25)), 10 ** rng.uniform(0, 1.5)
+            shift = random.Random(steps).choice((0, rows // 2))  # not of `rng`: the other draws of a seed stay
+            plan = replace(plan, period=(rows, steps, shift))
         elif kind == "tails" and plan.log_interval == 1:
             plan = replace(plan, tails=rng.uniform(0.01, 0.1))
         elif kind == "restarts" and plan.eval_interval % plan.log_interval == 0:

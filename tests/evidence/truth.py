@@ -338,8 +338,9 @@ class _Trainer:
     def _stall(self, iteration: int, level: float) -> float:
         plan = self.plan
         steps = self.stalls.get(iteration, 0.0)
-        if plan.period and iteration and iteration % (plan.period[0] * plan.log_interval) == 0:
-            steps += plan.period[1]
+        if plan.period and iteration:
+            every, length, shift = plan.period
+            steps += length if iteration % (every * plan.log_interval) == shift * plan.log_interval else 0.0
         if plan.tails and self.rng.random() < plan.tails:
             steps += self.rng.expovariate(5)
         return steps * level

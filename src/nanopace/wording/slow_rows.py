@@ -137,7 +137,7 @@ SLOW_ROWS: Mapping[str, Sentence] = {
         "show how long they take."
     ),
     "periodic_stalls": say(
-        "Every {interval} iterations, a row without an evaluation is {each_s} slower ({rows} rows, {total_s} in all, "
+        "Every {interval} iterations, a row is delayed by {each_s}, evaluations aside ({rows} rows, {total_s} in all, "
         "{total_share} of the wall clock). Something recurs there: logging, sampling, data shards or another job "
         "running alongside."
     ),

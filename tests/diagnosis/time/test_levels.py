@@ -165,3 +165,14 @@ def test_of_few_rows_a_slope_must_stand_out_of_their_scatter(rise: float, follow
     """Rows that vary by 0.01 to either side: 4.5 standard errors of two thirds are 0.048."""
     logs = [rise * position / 14 + (0.01 if position % 2 else -0.01) for position in range(20)]
     assert _slope(logs) == (pytest.approx(rise / 14, rel=0.3) if followed else 0.0)
+
+
+@pytest.mark.parametrize("rows", range(1, 9))
+def test_all_rows_of_a_slow_block_are_slow(rows: int) -> None:
+    logs = series(200, lambda position: 3.0 if 100 <= position < 100 + rows else 1.0)
+    assert max(baseline(logs)) < math.log(170.0 * 1.1)
+
+
+def test_rows_of_a_short_level_belong_to_it_though_some_are_held_up() -> None:
+    logs = series(200, lambda at: (1.3 if 100 <= at < 112 else 1.0) * (4.0 if at in (103, 104, 108) else 1.0))
+    assert min(baseline(logs)[100:112]) > math.log(170.0 * 1.25)

@@ -7,7 +7,8 @@ import pytest
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.time.rows import find_pace
 from nanopace.diagnosis.time.slow_rows import Breakdown, break_down_rows
-from nanopace.run import Run
+from nanopace.record import replace
+from nanopace.run import Row, Rows, Run
 
 from ..odd_runs import folded
 from ..synthetic import nanogpt_run, rows_run
@@ -35,11 +36,36 @@ def test_an_evaluation_row_of_a_folded_log_contains_it_as_well() -> None:
     assert parts[2000] == {"evaluation": pytest.approx(5140, abs=5), "periodic": pytest.approx(900, abs=5)}
 
 
-def test_where_all_others_fall_on_evaluations_the_rhythm_is_finer() -> None:
-    stalls = dict.fromkeys(range(250, 4001, 250), 900.0)
-    found = breakdown_of(nanogpt_run(4000, log_interval=10, stalls=stalls, saves=lambda _: False))
-    assert found.period == 250
+def test_evaluations_off_the_beat_show_that_the_rhythm_is_finer() -> None:
+    stalls = dict.fromkeys(range(300, 6001, 300), 900.0)
+    found = breakdown_of(nanogpt_run(6000, log_interval=10, eval_interval=200, stalls=stalls, saves=lambda _: False))
+    assert found.period == 300
     assert found.costs.evaluations.each_ms == pytest.approx(5140, abs=5)
+
+
+@pytest.mark.parametrize(("eval_interval", "evaluation_ms"), [(200, 5140.0), (600, 5140.0), (600, 700.0), (600, 50.0)])
+def test_without_them_it_is_what_the_rows_show(eval_interval: int, evaluation_ms: float) -> None:
+    """Whether evaluations at 600, 1200 ... contain a stall, nothing shows, and those that take as long as others do
+    not."""
+    stalls = dict.fromkeys(range(300, 6001, 600), 900.0)
+    found = breakdown_of(
+        nanogpt_run(
+            6000, log_interval=10, eval_interval=eval_interval, evaluation_ms=evaluation_ms, stalls=stalls,
+            saves=lambda _: False,
+        )
+    )  # fmt: skip
+    assert found.period == 600
+    assert found.costs.evaluations.each_ms == pytest.approx(evaluation_ms, abs=5)
+
+
+def test_where_rows_cover_several_iterations_the_stall_is_subtracted_once() -> None:
+    stalls = dict.fromkeys(range(40, 2001, 40), 5000.0)
+    run = nanogpt_run(2000, log_interval=10, eval_interval=50, evaluation_ms=8000.0, stalls=stalls)
+    times = [row.ms if not row.iteration else 170.0 + (row.ms - 170.0) / 10 for row in run.rows]
+    rows = Rows(Row(row.iteration, ms) for row, ms in zip(run.rows, times, strict=True))
+    found = breakdown_of(replace(run, rows=rows, rows_cover=10, rows_cover_shown_by="tokens", checkpoints=()))
+    parts = {row.iteration: row.parts_ms for row in found.slow_rows}
+    assert parts[200] == {"evaluation": pytest.approx(8000, abs=50), "periodic": pytest.approx(5000, abs=50)}
 
 
 def test_at_a_change_of_speed_the_stalls_of_this_speed_count() -> None:

@@ -23,7 +23,8 @@ LEAST_STALL = math.log(1.25)
 LEAST_GAIN = 25.0  # in squared noise: unlikely by chance within 500 blocks
 HALF_WINDOW = 25  # neighbours on either side: enough to be robust, few enough to follow a drift
 NEAR = (5, 2)  # used instead where the level changes among them
-BESIDE, ALIKE = 9, 6  # if so many of the rows on one side take as long as a row, it is no stall but a short level
+BESIDE, ALIKE = 9, 6  # more than so many of ten in a row take equally long, ...
+LEAST_ALIKE = 9  # ... and so many of those around: no stalls, but a short level
 LIKE = 3.5  # times the noise: rows this close take equally long
 NEIGHBOURHOOD = 25  # blocks on either side in which the jump itself must show, else it is a drift
 SURE_OF_TREND = 4.2  # standard errors
@@ -110,14 +111,18 @@ def _local_median(values: Sequence[float]) -> list[float]:
 
 
 def _of_like_rows(values: Sequence[float], position: int, level: float, noise: float) -> float:
-    """The level of the rows on one side that take as long as this one, if most do: too few rows for a level of their
-    own, or the first or last of them."""
+    """The level of the rows that take as long as this one, if there are several and most of some in a row do: a level
+    whose rows are too few, or too often held up, to be found."""
     value, near = values[position], LIKE * noise
     if value <= level + near:
         return level
-    sides = values[max(0, position - BESIDE) : position], values[position + 1 : position + 1 + BESIDE]
-    alike = max(([each for each in side if abs(each - value) <= near] for side in sides), key=len)
-    return median(alike) if len(alike) >= ALIKE else level
+    begin = max(0, position - 2 * BESIDE)
+    alike = [abs(each - value) <= near for each in values[begin : position + 2 * BESIDE + 1]]
+    own = position - begin
+    windows = (alike[at : at + BESIDE + 1] for at in range(max(0, own - BESIDE), own + 1))
+    if sum(alike) < LEAST_ALIKE or max(map(sum, windows)) <= ALIKE:
+        return level
+    return median(value for value, like in zip(values[begin:], alike, strict=False) if like)
 
 
 def _is_stalled(values: Sequence[float], centre: int, half: int, most: float) -> bool:

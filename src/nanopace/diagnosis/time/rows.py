@@ -91,13 +91,18 @@ class Pace(NamedTuple):
 
     def excess_ms(self, rows: Rows, index: int) -> float:
         """The time of a row beyond its steps and a recurring stall; never negative."""
-        excess = rows.sum_ms[index] - rows.count[index] * self.baseline_ms[index] - self.delays.get(index, 0.0)
-        return self.covers(index) * excess if excess > ROUNDING * rows.sum_ms[index] else 0.0
+        excess = rows.sum_ms[index] - rows.count[index] * self.baseline_ms[index]
+        return self._beyond_delay(index, excess, rows.sum_ms[index])
 
     def typical_excess_ms(self, rows: Rows, index: int) -> tuple[float, int]:
         """The excess of one of the rows that this one stands for, and their number."""
-        excess = rows.ms[index] - self.baseline_ms[index] - self.delays.get(index, 0.0)
-        return self.covers(index) * excess if excess > ROUNDING * rows.ms[index] else 0.0, rows.count[index]
+        excess = rows.ms[index] - self.baseline_ms[index]
+        return self._beyond_delay(index, excess, rows.ms[index]), rows.count[index]
+
+    def _beyond_delay(self, index: int, excess: float, whole: float) -> float:
+        covers = self.covers(index)
+        left = covers * excess - self.delays.get(index, 0.0)
+        return left if left > ROUNDING * covers * whole else 0.0
 
 
 def find_pace(run: Run) -> Pace:
