@@ -197,6 +197,13 @@ def test_eval_iters_are_not_blamed_for_what_may_be_the_checkpoint(make_diagnosis
     assert advised(0.03) == []
 
 
+def test_what_checkpoints_leave_no_time_for_saves_none(make_diagnosis: Any) -> None:
+    evaluations = {"count": 53, "each_ms": 6623.0, "interval": None}
+    wall = {"overhead_share": 0.37, "evaluation_s": 0.0, "checkpoint_s": 696.0}
+    (advice,) = advise(run_of(), make_diagnosis(evaluations=evaluations, wall=wall))
+    assert (advice.code, advice.saves_s) == ("lower_eval_iters_unknown", None)
+
+
 def test_a_loss_that_is_gone_leaves_nothing_to_speed_up(case_1: Diagnosis) -> None:
     gone = replace(case_1, findings=(*case_1.findings, Finding("loss_diverged", {"iteration": 3010})))
     assert advise(run_of(compile=False), gone) == []

@@ -181,7 +181,8 @@ def _lower_eval_iters(run: Run, diagnosis: Diagnosis) -> Finding | None:
 
 
 def _evaluation_s(diagnosis: Diagnosis, share: float) -> float | None:
-    """A share of the time of all evaluations; None if it includes a checkpoint of unknown cost."""
+    """A share of the time of all evaluations; None if it includes a checkpoint of unknown cost, or if checkpoints take
+    so long that nothing is left for evaluations."""
     evaluations = diagnosis.evaluations
     each = evaluations.each_ms
     if each is not None and evaluations.contains_checkpoint:
@@ -190,7 +191,7 @@ def _evaluation_s(diagnosis: Diagnosis, share: float) -> float | None:
         return None
     all_s = evaluations.count * each / 1000  # `each` may come from a slow stretch
     spent_s = diagnosis.wall.evaluation_s
-    return share * (all_s if spent_s is None else min(all_s, spent_s))
+    return share * (all_s if spent_s is None else min(all_s, spent_s)) or None
 
 
 def _save_less_often(diagnosis: Diagnosis) -> Finding | None:

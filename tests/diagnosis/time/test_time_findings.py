@@ -104,6 +104,11 @@ def test_an_evaluation_after_the_last_row_is_said_and_is_not_hidden() -> None:
     assert "hidden_evaluations" not in findings
 
 
+def test_an_evaluation_after_the_last_row_that_costs_nothing_is_not_worth_a_word() -> None:
+    run = nanogpt_run(saves=lambda _: False, evaluation_ms=0.0)
+    assert "after_last_row" not in found(replace(run, evaluations=(*run.evaluations, Evaluation(20_010, 4.0, 4.0))))
+
+
 def test_how_to_show_what_is_hidden_is_a_note_and_no_advice() -> None:
     note = found(nanogpt_run(log_interval=200, saves=lambda _: False))["align_log_interval"]
     assert (note.numbers, note.advice) == ({"log_interval": 200, "eval_interval": 500}, False)

@@ -99,7 +99,7 @@ def _hidden_findings(run: Run, breakdown: Breakdown, clock: Clock) -> list[Findi
         findings.append(Finding("hidden_evaluations", {**amounts, **intervals}))
         if evaluations.interval % logged:
             findings.append(Finding("align_log_interval", intervals))
-    if after and not any(each.iteration >= last for each in without_cost):
+    if after and clock.after_s > 0 and not any(each.iteration >= last for each in without_cost):
         findings.append(Finding("after_last_row", {"iteration": after[-1].iteration, "after_s": clock.after_s}))
     return findings
 
