@@ -218,7 +218,10 @@ def test_a_run_that_slowed_down_is_no_reason_to_be_content(make_diagnosis: Any) 
     assert codes(advise(run_of(), slowed)) == []
 
 
-OFTEN = {"evaluations": {"count": 200, "each_ms": 1000.0, "interval": 100}, "wall": {"overhead_share": 0.1}}
+OFTEN = {
+    "evaluations": {"count": 200, "each_ms": 1000.0, "interval": 100},
+    "wall": {"overhead_share": 0.1, "evaluation_s": 200.0},
+}
 
 
 WITH_SAVES = {"evaluations": {"count": 9, "each_ms": 9000.0, "contains_checkpoint": True}, "wall": {}}
