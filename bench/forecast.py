@@ -4,12 +4,16 @@ python bench/forecast.py                    # the trend, on simulated power laws
 python bench/forecast.py LOG [...]          # and on the curves of nanoGPT's logs, 1.5 times ahead
 python bench/forecast.py CHECKOUT [--fit]   # the final loss, on a checkout of KellerJordan/modded-nanogpt
 python bench/forecast.py --cosine DIR       # the final loss, on complete logs of build-nanogpt and llm.c
+python bench/forecast.py --pairs DIR        # the final loss of one run, given another that is finished
 
 Each complete log of a checkout is cut at 10 to 90% of its iterations, and its final validation loss is forecast from
 that part as the report does. The law in diagnosis/loss/final_loss.py was fitted to the half "fit" (--fit repeats that,
 starting with the present law) and is tested on the half "test"; all logs of a record are in one half.
 
 DIR has a directory for each source of runs that follow a cosine. Each is forecast by the law that the others give.
+
+With --pairs, DIR is a checkout or has a directory for each source of runs with the same schedule. Pairs are of runs of
+one record, or of one source, with the same last iteration; one of the two is cut, and forecast as `compare` does it.
 
 Most runs of modded-nanogpt end near 3.28, because a record is one that gets there. The law does not know that; "always
 3.28" is what this guess would score on the same forecasts, and "ends elsewhere" are the runs for which it is wrong.
@@ -29,6 +33,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nanopace.diagnosis.compare.align import Curve
+from nanopace.diagnosis.compare.outlook import end_of
 from nanopace.diagnosis.loss.final_loss import COSINE, LINE, Law, final_loss, progress, width_at
 from nanopace.diagnosis.loss.losses import describe_loss
 from nanopace.diagnosis.loss.schedule import Cosine, Schedule, schedule_of
@@ -46,6 +52,7 @@ NEAR = 0.03
 GUESS = 3.28  # where a record of track 1 is complete
 FEWEST = 5  # evaluations of a complete run
 OF_A_RECORD = 4  # logs of one record that the law is fitted to
+PAIRS = 60  # of one record, at most
 FREEDOM = 6  # of the Student distribution in the score: a few runs are far from any law
 
 
@@ -309,11 +316,52 @@ def averaged(sources: Records) -> Law:
     return COSINE._replace(**dict(zip(names, map(float, (*mean, *spread)), strict=True)))
 
 
+# --- pairs -----------------------------------------------------------------------------------------------------------
+
+
+def runs_of_sources(directory: Path) -> Iterator[Complete]:
+    """All runs below a directory, whose sub-directories are the sources."""
+    for path in sorted(each for each in directory.rglob("*") if each.is_file()):
+        try:
+            runs = open_runs(path)
+        except NanopaceError:
+            continue
+        source = path.relative_to(directory).parts[0]
+        for run in runs:
+            curve = [(e.iteration, e.val) for e in run.evaluations if e.metric == "loss" and e.val]
+            if len(curve) >= FEWEST and math.isfinite(curve[-1][1]):
+                yield Complete(source, f"{path.parent}" if len(runs) == 1 else f"{path}", run, curve, curve[-1][0])
+
+
+def show_pairs(directory: Path) -> None:
+    checkout = (directory / "records").is_dir()
+    groups: defaultdict[tuple[str, str, int], list[Complete]] = defaultdict(list)
+    for each in complete_runs(directory) if checkout else runs_of_sources(directory):
+        kind = f"{each.kind.partition(',')[0]} {each.half}" if checkout else each.kind
+        groups[kind, each.record if checkout else "", each.end].append(each)
+    rng = random.Random(1)
+    pairs: defaultdict[str, list[tuple[Complete, Complete]]] = defaultdict(list)
+    for (kind, _, _), runs in sorted(groups.items()):
+        every = [(one, other) for one in runs for other in runs if one is not other]
+        pairs[kind] += rng.sample(every, min(PAIRS, len(every)))
+    for kind, chosen in pairs.items():
+        for cut in SHOWN_CUTS:
+            told = [(other, band) for one, other in chosen if (band := by_other(one, other, cut)) is not None]
+            print(f"{kind:25} at {cut:3.0%} {len(told):4} of {len(chosen):4}{_figures(told) if told else ''}")
+
+
+def by_other(finished: Complete, running: Complete, cut: float) -> Band | None:
+    """What `compare` says about the end of a run that has come this far, given a finished one."""
+    past = running.until(cut)
+    return end_of(Curve.through(finished.curve), Curve.through(past)) if past else None
+
+
 def main() -> None:
     names = [Path(name) for name in sys.argv[1:] if not name.startswith("--")]
-    if "--cosine" in sys.argv:
-        show_cosines(names[0])
-        return
+    for flag, show in (("--cosine", show_cosines), ("--pairs", show_pairs)):
+        if flag in sys.argv:
+            show(names[0])
+            return
     show_trend([name for name in names if name.is_file()])
     for checkout in (name for name in names if name.is_dir()):
         runs = list(complete_runs(checkout))

@@ -12,7 +12,7 @@ from nanopace.diagnosis.comparison import Comparison
 
 from .check import exactly, first_of, off, open_step
 from .pair import Pair, best_until, speed_of
-from .truth import START_S, Truth
+from .truth import START_S, Truth, val_of
 
 Numbers = Mapping[str, Any]
 BOOKKEEPING = {"log_interval", "eval_interval", "eval_iters", "always_save_checkpoint", "max_iters"}
@@ -329,6 +329,24 @@ def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
 @check("compare_arrival_equal")
 def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
     return over_time(pair)
+
+
+@check("compare_end_lower", "compare_end_higher", "compare_end_open")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    """Its 80% interval is tested elsewhere; the truth lies within four times the interval, if the loss falls on."""
+    running, finished = pair.named(said["run"]), pair.named(said["other"])
+    iteration, _, loss = finished.moments[-1]
+    true, reach = val_of(running.plan, iteration), 4 * (said["high"] - said["low"]) + 3 * pair.noise
+    falls = not running.plan.losses.turns_up and not finished.plan.losses.turns_up and running.nan_from is None
+    return first_of(
+        ranks(pair),
+        exactly("iteration", said["iteration"], iteration),
+        exactly("other_loss", said["other_loss"], loss),
+        exactly("max_iters", running.plan.max_iters, finished.plan.max_iters),
+        "it is over itself" if running.moments[-1][0] >= iteration else None,
+        "it is no interval" if not said["low"] <= said["loss"] <= said["high"] else None,
+        off("loss", said["loss"], true, by=reach) if falls else None,
+    )
 
 
 @check("compare_clock_incomplete")

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 _APART = ("evaluation_s", "checkpoint_s")
 _ROWS = ("saved_rows", "unsaved_rows")
+_END = ("run", "other", "iteration", "loss", "low", "high", "other_loss")  # where a run will end
 _SOONER = ("sooner", "later", "target_loss", "sooner_s", "later_s")  # two runs reaching the same loss
 
 # lost_s: the cost of the change for as long as it lasted; 0 if the steps became faster
@@ -209,6 +210,10 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "compare_arrival_uncertain": _SOONER,  # too few evaluations to know their noise
     "compare_sooner_bits": (*_SOONER, "sooner_ratio"),  # target_loss: in bits per byte, because the tokens differ
     "compare_arrival_equal_bits": (*_SOONER, "loss_error"),
+    # What a run that is not over will have at the last evaluation of the other, which is; loss: with its 80% interval.
+    "compare_end_lower": _END,
+    "compare_end_higher": _END,
+    "compare_end_open": _END,  # the interval contains other_loss
     "compare_clock_incomplete": ("run",),
     "compare_late_start": ("run", "iteration"),
     "compare_clock_unknown": ("run",),  # none of its rows is a plain step, and some iterations have no row

@@ -144,6 +144,18 @@ COMPARISONS: Mapping[str, Sentence] = {
         "It is unclear which reaches {target_loss} bits per byte first: {sooner} takes {sooner_s} and {later} "
         "{later_s}, a difference within the noise (±{loss_error})."
     ),
+    "compare_end_lower": say(
+        "{run} should end below {other}: by iteration {iteration}, a validation loss of about {loss} (80% interval "
+        "{low} to {high}) against {other_loss}."
+    ),
+    "compare_end_higher": say(
+        "{run} should end above {other}: by iteration {iteration}, a validation loss of about {loss} (80% interval "
+        "{low} to {high}) against {other_loss}."
+    ),
+    "compare_end_open": say(
+        "It is open which will end lower: by iteration {iteration}, {run} should have a validation loss of about "
+        "{loss} (80% interval {low} to {high}); {other} has {other_loss}."
+    ),
     "compare_clock_incomplete": say(
         "The log of {run} does not show the cost of all its evaluations and checkpoints: its real time is longer "
         "than this."

@@ -14,6 +14,7 @@ from nanopace.diagnosis.compare.align import Aligned, Curve, align
 from nanopace.diagnosis.compare.arrival import arrive, clock_known
 from nanopace.diagnosis.compare.attribution import attribute, changes, known_in_one
 from nanopace.diagnosis.compare.comparable import why_incomparable
+from nanopace.diagnosis.compare.outlook import outlook
 from nanopace.diagnosis.compare.stretches import contradictions
 from nanopace.diagnosis.compare.verdict import verdict
 from nanopace.diagnosis.comparison import Arrival, AtFlops, AtTime, AtTokens, Comparison, Decomposition, PairOf
@@ -57,6 +58,7 @@ def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
         settling=attribution.settling,
         findings=(
             *verdict(a, b, parts, by_time, by_tokens, by_iteration, arrival),
+            *outlook(a, b),
             *contradictions(a, b, by_tokens, by_time),
             *attribution.findings,
         ),

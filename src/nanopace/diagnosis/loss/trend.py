@@ -22,7 +22,7 @@ _WINDOWS = (0.2, 0.35, 0.5)  # each fit leaves out everything before this share 
 _FEWEST = 8  # points for any fit ...
 _FEWEST_IN_WINDOW = 6  # ... and for one window: three parameters, and as many to judge them
 _MOST = 400  # points used for a fit
-_Z80 = 1.2815515655446004  # 80% of a normal distribution lie within +- this
+Z80 = 1.2815515655446004  # 80% of a normal distribution lie within +- this
 MAD = 1.4826022185056018  # standard deviation over median absolute deviation, for normal noise
 
 
@@ -140,7 +140,7 @@ def _inflation(residuals: Sequence[float]) -> float:
 
 def student80(freedom: int) -> float:
     """Student's t for a two-sided 80% interval (Cornish-Fisher; within 1% for three or more degrees of freedom)."""
-    z = _Z80
+    z = Z80
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
     return z + first / freedom + second / freedom**2

@@ -14,7 +14,7 @@ from nanopace.views.document import Text, run_cell, run_letter
 from nanopace.views.report import marked, tilde
 from nanopace.wording.catalog import Words
 
-# The verdict has a sentence each on speed, on learning and on the time to a loss: the first available of each kind.
+# The verdict has a sentence each on speed, learning, the time to a loss and the end: the first available of each kind.
 SPEED = (
     *("compare_speed", "compare_speed_equal", "compare_speed_unclear", "compare_step_unknown"),
     *("compare_untimed", "compare_both_untimed"),
@@ -32,13 +32,14 @@ ARRIVAL = (
     *("compare_sooner", "compare_sooner_iterations", "compare_arrival_same", "compare_arrival_equal"),
     *("compare_arrival_uncertain", "compare_sooner_bits", "compare_arrival_equal_bits"),
 )
+OUTLOOK = ("compare_end_lower", "compare_end_higher", "compare_end_open")
 REASONS = ("compare_overall", "compare_stretch", "compare_time_share")  # why the faster one is not ahead
 CLOCK = ("compare_clock_incomplete", "compare_late_start", "compare_clock_unknown")
 SETTINGS = ("compare_same_settings", "compare_settings_unknown")
 WHY = ("compare_why", "compare_why_unknown_peak")
 ATTRIBUTION = ("compare_one_knob", "compare_speed_knob", "compare_known_differ", "compare_several_knobs")
 NAMES = frozenset(  # of runs
-    {"faster", "slower", "better", "worse", "early", "late", "leader", "follower", "sooner", "later", "run"}
+    {"faster", "slower", "better", "worse", "early", "late", "leader", "follower", "sooner", "later", "run", "other"}
 )
 ALIKE = (("sooner_tokens", "later_tokens"), ("sooner_iterations", "later_iterations"))  # left out if they print alike
 
@@ -98,7 +99,7 @@ class Pair:
         found = (
             self.first(SPEED),
             *(finding for finding in self.found.findings if on_loss.get(finding.code) is finding),  # in their order
-            *(self._risen(learning), self.first(ARRIVAL)),
+            *(self._risen(learning), self.first(ARRIVAL), self.first(OUTLOOK)),
             *(self.first((code,)) for code in REASONS),
         )
         return [finding for finding in found if finding is not None]

@@ -1,0 +1,112 @@
+"""Where a run will end that is not over, if a finished run of the same length is at hand.
+
+Runs with the same schedule keep their distance: the logarithm of their ratio changes little from a tenth of the run on.
+So the running one is expected to end as far from the finished one as it is now. The longer it still has to go, and the
+further apart they are, the less certain that is: reruns end within a thousandth, a smaller model falls behind further.
+
+The two constants come from half of modded-nanogpt's records and from one user's runs of build-nanogpt
+(bench/forecast.py --pairs). No schedule has to be known, only that it is the same.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+from nanopace.diagnosis.compare.align import LARGE, Curve
+from nanopace.diagnosis.compare.comparable import both_names, why_incomparable
+from nanopace.diagnosis.loss.trend import MAD, Z80, Band
+from nanopace.diagnosis.result import Diagnosis, Finding, Number
+from nanopace.medians import median
+
+_EARLIEST = 0.08  # of the run: a first evaluation at a tenth counts, earlier the order of two runs often changes
+_FINISHED = 0.98  # of max_iters: nanoGPT's last evaluation is up to one interval earlier
+_FEWEST = 8  # evaluations of the finished run: fewer do not tell their noise
+_RECENT = 0.9  # of the iterations so far: the distance is the mean since then
+_RERUN = 0.003  # how far runs of one program drift apart: the standard deviation of the logarithm, over a whole run ...
+_CHANGED = 0.7  # ... and of the distance itself, relative to what it is now
+_SCHEDULE = ("lr_decay_iters", "decay_lr", "cooldown", "warmup_iters", "recipe", "without")
+_FROM_SCRATCH = ("scratch", "resume")
+
+
+def outlook(a: Diagnosis, b: Diagnosis) -> list[Finding]:
+    """How the run that is not over will end, relative to the finished one; nothing unless it is one of each, alike in
+    trainer, schedule and tokens per iteration."""
+    if a.loss.metric != "loss" or why_incomparable(a, b) is not None or not _same_schedule(a, b):
+        return []
+    name, other = both_names(a, b)
+    finished, running = _curve(a), _curve(b)
+    end = _end(a) or math.inf
+    if _is_over(running, end):
+        name, other, finished, running = other, name, running, finished
+    if not _is_over(finished, end) or _is_over(running, end) or _has_risen(finished) or _has_risen(running):
+        return []
+    band = end_of(finished, running)
+    if band is None:
+        return []
+    goal, last = finished.xs[-1], finished.ys[-1]
+    code = "compare_end_lower" if band.high < last else "compare_end_higher" if band.low > last else "compare_end_open"
+    numbers: dict[str, Number] = {"run": other, "other": name, "iteration": round(goal), "other_loss": last}
+    return [Finding(code, numbers | {"loss": band.value, "low": band.low, "high": band.high})]
+
+
+def end_of(finished: Curve, running: Curve) -> Band | None:
+    """The loss of the running curve at the last iteration of the finished one, and its 80% interval; None if it is too
+    early, or if there are too few evaluations."""
+    goal = finished.xs[-1]
+    noise = _noise(finished)  # and of the running one, which may be too short to tell
+    shared = [(x, y) for x, y in zip(running.xs, running.ys, strict=True) if finished.xs[0] <= x < goal and y > 0]
+    if noise is None or not shared or shared[-1][0] < _EARLIEST * goal:
+        return None
+    last = shared[-1][0]
+    apart = [math.log(y / finished.at(x)) for x, y in shared if x >= _RECENT * last]
+    distance = sum(apart) / len(apart)
+    drift = (1 - last / goal) * math.hypot(_RERUN, _CHANGED * distance)
+    width = Z80 * math.hypot(drift, noise * math.sqrt(2 + 2 / len(apart)))  # both ends and both means are noisy
+    value = math.log(finished.ys[-1]) + distance
+    return Band(math.exp(value), math.exp(value - width), math.exp(value + width))
+
+
+def _noise(curve: Curve) -> float | None:
+    """The noise of one evaluation, relative to the loss: as printed, or from the third differences of the late part,
+    where the curve itself is nearly a parabola (a fitted trend is off by more, since the rate falls). None with too few
+    evaluations."""
+    if curve.error is not None:
+        return curve.error / curve.ys[-1]
+    if len(curve.ys) < _FEWEST:
+        return None
+    late = [math.log(y) for y in curve.ys[-max(_FEWEST - 2, len(curve.ys) // 2) :]]
+    for _ in range(3):
+        late = [after - before for before, after in pairwise(late)]
+    return MAD * median(map(abs, late)) / math.sqrt(20)  # the sum of the squares of 1, 3, 3 and 1
+
+
+def _same_schedule(a: Diagnosis, b: Diagnosis) -> bool:
+    """Whether nothing known about the two schedules differs, and both are to be as long."""
+    if a.source.format != b.source.format or _end(a) is None or _end(a) != _end(b):
+        return False
+    tokens = {run.throughput.tokens_per_iteration for run in (a, b)} - {None}
+    origins = [run.facts["init_from"].value for run in (a, b) if "init_from" in run.facts]
+    differ = any(
+        name in a.facts and name in b.facts and a.facts[name].value != b.facts[name].value for name in _SCHEDULE
+    )
+    return len(tokens) < 2 and not differ and all(origin in _FROM_SCRATCH for origin in origins)
+
+
+def _end(run: Diagnosis) -> float | None:
+    fact = run.facts.get("max_iters")
+    return float(fact.value) if fact is not None and isinstance(fact.value, (int, float)) else None
+
+
+def _curve(run: Diagnosis) -> Curve:
+    points = zip(run.curves.eval_iteration, run.curves.eval_val, strict=True)
+    return Curve.through(points, run.loss.best_val_error)
+
+
+def _is_over(curve: Curve, end: float) -> bool:
+    return bool(curve.xs) and curve.xs[-1] >= _FINISHED * end
+
+
+def _has_risen(curve: Curve) -> bool:
+    """Whether the loss is far above its best: such a run has diverged or overfits, and keeps no distance."""
+    return bool(curve.ys) and curve.ys[-1] > (1 + LARGE) * min(curve.ys)
