@@ -16,6 +16,7 @@ from nanopace.diagnosis.compare.compare import compare
 from nanopace.diagnosis.compare.outlook import end_of
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Diagnosis, Finding
+from nanopace.record import replace
 
 END, EVERY = 2000, 100
 KNOBS = {"batch_size": 8, "block_size": 64, "gradient_accumulation_steps": 1, "max_iters": END, "warmup_iters": 50}
@@ -23,7 +24,7 @@ KNOBS = {"batch_size": 8, "block_size": 64, "gradient_accumulation_steps": 1, "m
 
 def loss_at(iteration: int, factor: float = 1.0) -> float:
     """Falls along a power law, and faster near the end, as with a cosine."""
-    return factor * (2.5 + 20 * max(iteration, 20) ** -0.5 - 0.3 * (iteration / END) ** 2)
+    return factor * (2.5 + 20 / math.sqrt(max(iteration, 20)) - 0.3 * (iteration / END) ** 2)
 
 
 def curve(factor: float = 1.0, until: int = END, noise: float = 0.0, seed: int = 0) -> Curve:
@@ -73,6 +74,21 @@ def test_the_noise_of_evaluations_widens_the_interval() -> None:
     widths = [width(1.0, 1900, noise=0.02, seed=seed) for seed in range(40)]
     assert median(widths) == pytest.approx(1.2816 * 0.02 * math.sqrt(2 + 2 / 2), rel=0.15)
     assert width(1.0, 1900, noise=0.0) < 0.001
+
+
+def test_a_printed_standard_error_is_the_noise() -> None:
+    finished = Curve(curve().xs, curve().ys, error=0.05)
+    band = end_of(finished, curve(until=1900))
+    assert band is not None
+    expected = 1.2816 * 0.05 / loss_at(END) * math.sqrt(2 + 2 / 2)
+    assert math.log(band.high / band.low) / 2 == pytest.approx(expected, rel=0.01)
+
+
+def test_the_distance_is_that_of_the_last_tenth() -> None:
+    points = [(float(t), loss_at(t, 1.2 if t < 900 else 1.02)) for t in range(EVERY, 1001, EVERY)]
+    band = end_of(curve(), Curve.through(points))
+    assert band is not None
+    assert band.value == pytest.approx(loss_at(END, 1.02))
 
 
 def test_eighty_per_cent_of_reruns_end_inside() -> None:
@@ -155,6 +171,25 @@ def test_a_run_whose_loss_has_risen_keeps_no_distance(tmp_path: Path) -> None:
 
     assert said(finished, running)
     assert said(risen("old.log", END), running) == said(finished, risen("new.log", 1000)) == []
+
+
+def test_a_last_loss_slightly_above_the_best_is_no_reason_to_say_nothing(tmp_path: Path) -> None:
+    running = log(tmp_path, "new.log", until=1000)
+    log(tmp_path, "old.log")
+
+    def ending_at(loss: float) -> Diagnosis:
+        path = tmp_path / "old.log"
+        path.write_text(path.read_text().replace(f"val loss {loss_at(END):.4f}", f"val loss {loss:.4f}"))
+        return diagnose(open_run(path))
+
+    assert said(ending_at(1.008 * loss_at(END - EVERY)), running)
+
+
+def test_two_trainers_are_not_compared(tmp_path: Path) -> None:
+    finished, running = log(tmp_path, "old.log"), log(tmp_path, "new.log", until=1000)
+    other = replace(running, source=replace(running.source, format="llm.c"))
+    assert said(finished, running)
+    assert said(finished, other) == []
 
 
 def test_an_evaluation_shortly_before_the_end_is_the_last_of_a_finished_run(tmp_path: Path) -> None:
