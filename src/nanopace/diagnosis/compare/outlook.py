@@ -1,11 +1,11 @@
 """Where a run will end that is not over, if a finished run of the same length is at hand.
 
-Runs with the same schedule keep their distance: the logarithm of their ratio changes little from a tenth of the run on.
-So the running one is expected to end as far from the finished one as it is now. The longer it still has to go, and the
-further apart they are, the less certain that is: reruns end within a thousandth, a smaller model falls behind further.
+Runs with the same schedule keep their distance: the logarithm of the ratio of their losses changes little from a tenth
+of the run on. So the running one is expected to end as far from the finished one as it is now. The further the loss has
+yet to fall, and the further apart the two are, the less certain that is.
 
-The two constants come from half of modded-nanogpt's records and from one user's runs of build-nanogpt
-(bench/forecast.py --pairs). No schedule has to be known, only that it is the same.
+Nothing is assumed about the schedule but that it is the same. The two constants suit runs of GPT-2's size by others and
+small ones of our own (bench/forecast.py --pairs).
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ _EARLIEST = 0.08  # of the run: a first evaluation at a tenth counts, earlier th
 _FINISHED = 0.98  # of max_iters: nanoGPT's last evaluation is up to one interval earlier
 _FEWEST = 8  # evaluations of the finished run: fewer do not tell their noise
 _RECENT = 0.9  # of the iterations so far: the distance is the mean since then
-_RERUN = 0.003  # how far runs of one program drift apart: the standard deviation of the logarithm, over a whole run ...
-_CHANGED = 0.7  # ... and of the distance itself, relative to what it is now
+# Standard deviations of how much the distance, a logarithm, will change by the end:
+_PER_DROP = 0.05  # times what the finished run's loss still fell by: a run with other settings falls more or less
+_PER_DISTANCE = 0.7  # times the distance now, and the share of the run that is left: a smaller model falls behind
 _SCHEDULE = ("lr_decay_iters", "decay_lr", "cooldown", "warmup_iters", "recipe", "without")
 _FROM_SCRATCH = ("scratch", "resume")
 
@@ -61,7 +62,8 @@ def end_of(finished: Curve, running: Curve) -> Band | None:
     last = shared[-1][0]
     apart = [math.log(y / finished.at(x)) for x, y in shared if x >= _RECENT * last]
     distance = sum(apart) / len(apart)
-    drift = (1 - last / goal) * math.hypot(_RERUN, _CHANGED * distance)
+    drop = max(0.0, math.log(finished.at(last) / finished.ys[-1]))
+    drift = math.hypot(_PER_DROP * drop, _PER_DISTANCE * (1 - last / goal) * distance)
     width = Z80 * math.hypot(drift, noise * math.sqrt(2 + 2 / len(apart)))  # both ends and both means are noisy
     value = math.log(finished.ys[-1]) + distance
     return Band(math.exp(value), math.exp(value - width), math.exp(value + width))
