@@ -34,6 +34,8 @@ RANKING = (
     "compare_leads_time",
     "compare_crossover",
     "compare_sooner",
+    "compare_end_lower",
+    "compare_end_higher",
 )
 UNKNOWN_DATA = ("compare_data_unknown",)  # what says so, first
 

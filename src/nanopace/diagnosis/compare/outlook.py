@@ -11,17 +11,15 @@ small ones of our own (bench/forecast.py --pairs).
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 from nanopace.diagnosis.compare.align import LARGE, Curve
 from nanopace.diagnosis.compare.comparable import both_names, why_incomparable
-from nanopace.diagnosis.loss.trend import MAD, Z80, Band
+from nanopace.diagnosis.loss.trend import Z80, Band
 from nanopace.diagnosis.result import Diagnosis, Finding, Number
-from nanopace.medians import median
 
 _EARLIEST = 0.08  # of the run: a first evaluation at a tenth counts, earlier the order of two runs often changes
 _FINISHED = 0.98  # of max_iters: nanoGPT's last evaluation is up to one interval earlier
-_FEWEST = 8  # evaluations of the finished run: fewer do not tell their noise
+_FEWEST = 8  # evaluations of the finished run: with fewer, what looks like noise is the bend of the curve
 _RECENT = 0.9  # of the iterations so far: the distance is the mean since then
 # Standard deviations of how much the distance, a logarithm, will change by the end:
 _PER_DROP = 0.05  # times what the finished run's loss still fell by: a run with other settings falls more or less
@@ -55,32 +53,19 @@ def end_of(finished: Curve, running: Curve) -> Band | None:
     """The loss of the running curve at the last iteration of the finished one, and its 80% interval; None if it is too
     early, or if there are too few evaluations."""
     goal = finished.xs[-1]
-    noise = _noise(finished)  # and of the running one, which may be too short to tell
     shared = [(x, y) for x, y in zip(running.xs, running.ys, strict=True) if finished.xs[0] <= x < goal and y > 0]
-    if noise is None or not shared or shared[-1][0] < _EARLIEST * goal:
+    noise = finished.noise  # and of the running one, which may be too short to tell
+    if noise is None or len(finished.xs) < _FEWEST or not shared or shared[-1][0] < _EARLIEST * goal:
         return None
     last = shared[-1][0]
     apart = [math.log(y / finished.at(x)) for x, y in shared if x >= _RECENT * last]
     distance = sum(apart) / len(apart)
     drop = max(0.0, math.log(finished.at(last) / finished.ys[-1]))
     drift = math.hypot(_PER_DROP * drop, _PER_DISTANCE * (1 - last / goal) * distance)
-    width = Z80 * math.hypot(drift, noise * math.sqrt(2 + 2 / len(apart)))  # both ends and both means are noisy
+    noises = 2 + 2 / len(apart)  # both ends and both means are noisy
+    width = Z80 * math.hypot(drift, noise / finished.ys[-1] * math.sqrt(noises))
     value = math.log(finished.ys[-1]) + distance
     return Band(math.exp(value), math.exp(value - width), math.exp(value + width))
-
-
-def _noise(curve: Curve) -> float | None:
-    """The noise of one evaluation, relative to the loss: as printed, or from the third differences of the late part,
-    where the curve itself is nearly a parabola (a fitted trend is off by more, since the rate falls). None with too few
-    evaluations."""
-    if curve.error is not None:
-        return curve.error / curve.ys[-1]
-    if len(curve.ys) < _FEWEST:
-        return None
-    late = [math.log(y) for y in curve.ys[-max(_FEWEST - 2, len(curve.ys) // 2) :]]
-    for _ in range(3):
-        late = [after - before for before, after in pairwise(late)]
-    return MAD * median(map(abs, late)) / math.sqrt(20)  # the sum of the squares of 1, 3, 3 and 1
 
 
 def _same_schedule(a: Diagnosis, b: Diagnosis) -> bool:
