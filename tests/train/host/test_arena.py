@@ -99,3 +99,23 @@ def test_a_kernel_without_huge_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(mmap, "mmap", Plain)
     assert not Arena(256).empty(torch.empty(3)).any()
+
+
+def test_an_error_of_pinning_is_nobody_else_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA keeps it for whoever asks next: the launch of a kernel, which would then fail."""
+    pending: list[str] = []
+
+    class Runtime:
+        @staticmethod
+        def cudaHostRegister(*_: int) -> int:  # noqa: N802
+            pending.append("out of memory")
+            return 2
+
+    def launch(*_: object, **__: object) -> None:
+        if pending:
+            raise RuntimeError(f"CUDA error: {pending.pop()}")
+
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: Runtime)
+    monkeypatch.setattr(torch, "zeros", launch)
+    assert not Arena(256, torch.device("cuda")).pinned
+    assert not pending

@@ -6,6 +6,7 @@ On a CPU both memories are one; what is copied where, and when, is the same.
 from __future__ import annotations
 
 import os
+import weakref
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -16,10 +17,12 @@ from torch import Tensor
 
 from nanopace.config import TrainConfig
 from nanopace.train.host import states
+from nanopace.train.host.arena import Arena
 from nanopace.train.host.bus import Bus
 from nanopace.train.host.layers import LayerStream, layer_stream
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.models.recipes import block_matrices, new_model
+from nanopace.train.optim.muon import MuonAndAdamW, Stack
 from nanopace.train.optim.optimizer import make_optimizer, optimizer_tensors
 
 if find_spec("triton") is None:
@@ -178,6 +181,33 @@ def test_what_is_in_the_host_s_memory(recipe: str) -> None:
     for name, each in optimizer_tensors(run.model, run.optimizer).items():
         assert holds(each) == (name.startswith(("exp_avg", "momentum")) and each.dim() == 2)
     assert run.host.arena.free == 0
+
+
+@pytest.mark.parametrize("recipe", ["gpt2", "fast"])
+def test_nothing_is_there_twice_when_it_is_pinned(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pinned memory takes its place at once, so all averages have moved into it by then."""
+    free: dict[int, int] = {}
+    monkeypatch.setattr(Arena, "pin", lambda arena, _: free.setdefault(id(arena), arena.free))
+    run = Trained(recipe, 1.0, False)
+    assert run.host is not None
+    assert free[id(run.host.arena)] == 0
+
+
+def test_old_stacks_are_gone_before_there_are_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, old = Stack.__init__, list[weakref.ref[Tensor]]()
+    alive = list[int]()
+
+    def watched(stack: Stack, *arguments: Any, **options: Any) -> None:
+        alive.append(sum(each() is not None for each in old))
+        plain(stack, *arguments, **options)
+
+    config = TrainConfig(recipe="fast", n_head=2, n_embd=8)
+    optimizer = make_optimizer(new_model(ModelShape(**SIZE, recipe="fast")), config, torch.device("cpu"))
+    assert isinstance(optimizer, MuonAndAdamW)
+    old += [weakref.ref(each.momentum) for each in optimizer.stacks]
+    monkeypatch.setattr(Stack, "__init__", watched)
+    optimizer.take_apart(torch.device("cpu"))
+    assert {*alive} == {0}
 
 
 def test_while_a_layer_computes_the_next_one_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:

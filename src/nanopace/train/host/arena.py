@@ -53,17 +53,16 @@ class Arena:
             self.pin(device)
 
     def pin(self, device: torch.device) -> None:
-        self.pinned = device.type == "cuda" and len(self._bytes) > 0 and _pin(self._bytes)
+        self.pinned = device.type == "cuda" and len(self._bytes) > 0 and _pin(self._bytes, device)
         if self.pinned:
             weakref.finalize(self, _unpin, self._bytes.data_ptr()).atexit = False
 
-    def empty(self, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        """A tensor of this shape, with zeros."""
-        dtype = dtype or like.dtype
-        begin, size = self._used, like.numel() * dtype.itemsize
+    def empty(self, like: Tensor) -> Tensor:
+        """A tensor like this one, with zeros."""
+        begin, size = self._used, like.nbytes
         self._used += place(size)
         assert self._used <= len(self._bytes), "the arena was made for less"
-        return self._bytes[begin : begin + size].view(dtype).view(like.shape)
+        return self._bytes[begin : begin + size].view(like.dtype).view(like.shape)
 
     def holds(self, tensor: Tensor) -> bool:
         return 0 <= tensor.data_ptr() - self._bytes.data_ptr() < len(self._bytes)
@@ -131,9 +130,14 @@ def _read(path: str) -> str:
         return ""
 
 
-def _pin(memory: Tensor) -> bool:
+def _pin(memory: Tensor, device: torch.device) -> bool:
     """Whether the system let us pin it. Without, copies take longer and cannot overlap with anything."""
-    return int(torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.numel(), 0)) == 0
+    pinned = int(torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.numel(), 0)) == 0
+    if not pinned:
+        # CUDA keeps the error for whoever asks next, which would be an innocent kernel. torch has no function for that.
+        with suppress(RuntimeError):
+            torch.zeros(1, device=device)
+    return pinned
 
 
 def _unpin(address: int) -> None:
