@@ -18,6 +18,7 @@ from nanopace.ledger import SpanEvent, read_ledger
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import MODEL, OPTIMIZER
 from nanopace.train.host import arena as arena_module
+from nanopace.train.host.states import HostStates
 from nanopace.train.listener import Outcome
 from nanopace.train.plan import resolve
 from nanopace.train.ranks import Silent
@@ -88,6 +89,17 @@ def test_a_run_resumes_with_and_without(corpus: Path, tmp_path: Path) -> None:
     _, rest = run(corpus, tmp_path / "cut", **knobs, max_iters=1, init_from="resume")
     _, last = run(corpus, tmp_path / "cut", **{**knobs, "memory": ""}, max_iters=3, init_from="resume")
     assert {**rest.losses, **last.losses} == {step: whole.losses[step] for step in range(1, 4)}
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_no_clock_says_who_updates_if_bits_have_to_be_the_same(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deterministic: bool
+) -> None:
+    """A card's AdamW and that of the host's cores differ in the last bits."""
+    tried = list[HostStates]()
+    monkeypatch.setattr(HostStates, "_cores_are_faster", lambda states: bool(tried.append(states)))
+    run(corpus, tmp_path / "out", memory="host", max_iters=0, deterministic=deterministic)
+    assert bool(tried) is not deterministic
 
 
 def test_a_killed_run_resumes(corpus: Path, tmp_path: Path) -> None:
