@@ -43,7 +43,7 @@ pytestmark = [
     ),
     pytest.mark.slow,
 ]
-LONG = ("test_the_same_steps", "test_a_loss_that_is_not_finite")
+LONG = ("test_the_same_steps", "test_a_loss_that_is_not_finite", "test_nothing_is_left")
 MEASURED = "[gpt2-more2-True]", "[fast-more4-False]"  # together they run almost every line
 
 
@@ -156,6 +156,25 @@ def test_the_same_steps_with_more_of_it_there(recipe: str, more: tuple[str, ...]
     host.fused.gradients(*windows(7))  # a rehearsal
     host.fused.zero_grad()
     assert_as_on_the_card(host, *on_card(recipe, ALWAYS))
+
+
+def test_nothing_is_left_of_a_micro_batch_that_did_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is full in the middle of a step's second micro-batch, when gradients of some layers are on the card."""
+    host = Trained("gpt2", ALWAYS, False, ("attention", "host_gradients", "host_activations", "host_weights"))
+    backward, calls = FusedGPT._backward, list[int]()
+
+    def full(fused: FusedGPT, *arguments: Any) -> None:
+        backward(fused, *arguments)
+        calls.append(1)
+        if len(calls) == SIZE["n_layer"] + 2:
+            raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(FusedGPT, "_backward", full)
+    host.fused.gradients(*windows(7))
+    with pytest.raises(torch.OutOfMemoryError):
+        host.fused.gradients(*windows(8))
+    host.fused.zero_grad()
+    assert_as_on_the_card(host, *on_card("gpt2", ALWAYS))
 
 
 @pytest.mark.parametrize(("recipe", "by_cores"), [("gpt2", False), ("gpt2", True), ("fast", False)])

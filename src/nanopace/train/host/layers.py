@@ -77,10 +77,11 @@ class Shelf:
             self._inside[slot] = None
 
     def settle(self) -> None:
-        """Whatever is launched later finds everything at home, and what is fetched later comes after that."""
-        for each in self._home:
+        """Whatever is launched later finds everything at home, and nothing in the slots. What is fetched later comes
+        after that."""
+        for each in (*self._home, *self._ready):
             self._bus.wait(each)
-        self._home = [None] * len(self._home)
+        self._home, self._ready = [None] * len(self._home), [None] * len(self._ready)
         self._inside = [None] * len(self._inside)
         self._free = [self._bus.now()] * len(self._free)
 
@@ -112,6 +113,8 @@ class LayerStream:
     def zero_grad(self) -> None:
         """The next micro-batch is a step's first. Nothing is left of one that did not end."""
         self._zero = True
+        if self.gradients is not None:
+            self.gradients.settle()
         self._let_go(0)
         for done, _ in self._arriving.values():
             self._bus.wait(done)
