@@ -108,7 +108,6 @@ class LayerStream:
         self._zero = True
         self._leaving: list[tuple[Done, Activations]] = []
         self._arriving: dict[int, tuple[Done, list[Tensor]]] = {}
-        self._left: list[Done] = [None] * count
 
     def zero_grad(self) -> None:
         """The next micro-batch is a step's first. Nothing is left of one that did not end."""
@@ -142,8 +141,7 @@ class LayerStream:
         copies = [
             (each.view(-1), home[: each.numel()]) for each, home in zip(both, self._activations[number], strict=True)
         ]
-        self._left[number] = self._bus.store(copies, self._bus.now())
-        self._leaving.append((self._left[number], saved))  # until they have left
+        self._leaving.append((self._bus.store(copies, self._bus.now()), saved))  # until they have left
         self._let_go(_BEHIND)
         y_1, y_2 = (torch.empty_like(each, device="meta") for each in both)
         return saved._replace(y_1=y_1, y_2=y_2)
@@ -175,12 +173,12 @@ class LayerStream:
             weights.fetch(following, using=number)
 
     def _bring_activations(self, homes: list[list[Tensor]], number: int, saved: Activations) -> Activations:
-        self._let_go(0)
+        self._let_go(0)  # so that all are at home
         for each in (number, number - 1)[: number + 1]:
             if each not in self._arriving:
                 into = [torch.empty_like(like, device=self._bus.device) for like in (saved.y_1, saved.y_2)]
                 copies = [(home[: y.numel()], y.view(-1)) for home, y in zip(homes[each], into, strict=True)]
-                self._arriving[each] = self._bus.load(copies, self._bus.now(), self._left[each]), into
+                self._arriving[each] = self._bus.load(copies, self._bus.now()), into
         done, (y_1, y_2) = self._arriving.pop(number)
         self._bus.wait(done)
         return saved._replace(y_1=y_1, y_2=y_2)
