@@ -18,7 +18,8 @@ from nanopace.errors import ConfigError, UsageError
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import MODEL, newest_intact
 from nanopace.train.listener import Outcome
-from nanopace.train.loop.corruption import CorruptionWatch
+from nanopace.train.loop import corruption
+from nanopace.train.loop.corruption import CorruptionWatch, _compared
 from nanopace.train.loop.loop import Loop
 from nanopace.train.loop.passes import PlainPasses
 from nanopace.train.models.gpt2 import GPT
@@ -133,6 +134,32 @@ def test_a_flip_just_before_a_save_is_not_saved(corpus: Path, tmp_path: Path, mo
     assert saved.step == 5
 
 
+def test_nor_is_one_before_a_best_checkpoint(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which is saved after its evaluation, and only because of it."""
+    plain = Loop._evaluate
+
+    def evaluate(loop: Loop, step: int) -> None:
+        if step == 10:
+            flip(parameter(loop), 0)
+        plain(loop, step)
+
+    monkeypatch.setattr(Loop, "_evaluate", evaluate)
+    with pytest.raises(UsageError, match="step 10: "):
+        start(corpus, tmp_path / "out", always_save_checkpoint=False, check_every=40)
+    saved, _ = newest_intact(tmp_path / "out")
+    assert saved is not None
+    assert saved.step == 5
+
+
+def test_the_first_step_counts(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the same weight changes again before anybody looks."""
+    between_steps(monkeypatch, 7, lambda loop: flip(parameter(loop), 3))
+    between_steps(monkeypatch, 8, lambda loop: flip(parameter(loop), 5))
+    with pytest.raises(UsageError, match="step 7: "):
+        start(corpus, tmp_path / "out", check_every=40)
+    assert abs(evidence(tmp_path / "out")[1]["differences"][0]["change"]) == 1 << 3
+
+
 def test_so_is_one_after_the_last_step(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Loop._end
 
@@ -185,6 +212,35 @@ def test_a_gradient_that_is_not_the_same_twice_stops_the_run(
     assert batch["inputs"].shape == (4, 16)
     assert torch.equal(batch["inputs"][:, 1:], batch["targets"][:, :-1])
     assert end_of(tmp_path / "out")[0] == "corrupted"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "count"),
+    [
+        ([1.0, float("nan")], [1.0, float("nan")], None),
+        ([0.0, 1.0], [-0.0, 1.0], 1),
+        ([1.0, 2.0], [float("inf"), float("nan")], 2),
+    ],
+)
+def test_bits_are_compared_not_values(first: list[float], second: list[float], count: int | None) -> None:
+    found = _compared("w", 0, torch.tensor(first), torch.tensor(second))
+    assert (None if found is None else found.count) == count
+    assert found is None or found.largest == (0.0 if count == 1 else None)
+
+
+def test_memory_that_is_too_small_to_compare_ends_nothing_and_is_said(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, plain = start(corpus, tmp_path / "plain", check_every=0)
+
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(corruption, "_compared", full)
+    _, told = start(corpus, tmp_path / "out", check_every=20)
+    assert told.losses == plain.losses
+    said = "step {}: gradients are not checked (check_every), since memory is full"
+    assert told.all("note") == [said.format(0), said.format(20)]
 
 
 def test_only_every_nth_step_is_computed_twice(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

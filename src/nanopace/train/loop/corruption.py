@@ -21,6 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nanopace.errors import Message
+from nanopace.ledger import NoteEvent
 from nanopace.train.formats.atomic_files import exported_directory
 from nanopace.train.loop.evidence import BATCH, EVIDENCE
 from nanopace.train.loop.parts import Parts
@@ -108,8 +110,10 @@ class CorruptionWatch:
         batch = {"inputs": inputs[0], "targets": targets[0]}
         own = attempt(lambda: self._twice(batch, len(inputs)))
         self._parts.passes.zero_grad()
-        if own is None:  # memory is full: the step itself will find out, and can make room
+        if own is None:  # if there is no room for the step either, it will find out, and give something up
             make_room(self._parts.plan.device)
+            said = Message("step {step}: gradients are not checked (check_every), since memory is full", step=step)
+            self._parts.ledger.append(NoteEvent(said, step))
             own = []
         if everyone := [each for some in self._parts.plan.ranks.gather(own) for each in some]:
             raise CorruptedError(step, everyone, batch)
