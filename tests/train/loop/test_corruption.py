@@ -14,11 +14,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from nanopace.config import Asked, TrainConfig
-from nanopace.errors import ConfigError, UsageError
+from nanopace.errors import ConfigError, InputError, UsageError
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import MODEL, newest_intact
 from nanopace.train.listener import Outcome
 from nanopace.train.loop import corruption
+from nanopace.train.loop.batches import Batches
 from nanopace.train.loop.corruption import CorruptionWatch, _compared
 from nanopace.train.loop.loop import Loop
 from nanopace.train.loop.passes import PlainPasses
@@ -151,6 +152,25 @@ def test_nor_is_one_before_a_best_checkpoint(corpus: Path, tmp_path: Path, monke
     assert saved.step == 5
 
 
+def test_nor_is_one_before_the_data_is_gone(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When what was learned until then is saved at once."""
+    between_steps(monkeypatch, 8, lambda loop: flip(parameter(loop)))
+    plain, calls = Batches.next, [0]
+
+    def gone(batches: Batches) -> tuple[Tensor, Tensor]:
+        calls[0] += 1
+        if calls[0] == 9:
+            raise InputError("{path}: has changed under the run", path="train-00000.bin")
+        return plain(batches)
+
+    monkeypatch.setattr(Batches, "next", gone)
+    with pytest.raises(UsageError, match="step 8: "):
+        start(corpus, tmp_path / "out", check_every=40)
+    saved, _ = newest_intact(tmp_path / "out")
+    assert saved is not None
+    assert saved.step == 5
+
+
 def test_the_first_step_counts(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the same weight changes again before anybody looks."""
     between_steps(monkeypatch, 7, lambda loop: flip(parameter(loop), 3))
@@ -241,6 +261,22 @@ def test_memory_that_is_too_small_to_compare_ends_nothing_and_is_said(
     assert told.losses == plain.losses
     said = "step {}: gradients are not checked (check_every), since memory is full"
     assert told.all("note") == [said.format(0), said.format(20)]
+
+
+def test_a_check_before_a_save_is_no_logging(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = CorruptionWatch.before_update
+
+    def slowly(watch: CorruptionWatch, step: int) -> None:
+        plain(watch, step)
+        if step == 5:
+            time.sleep(0.2)
+
+    monkeypatch.setattr(CorruptionWatch, "before_update", slowly)
+    start(corpus, tmp_path / "out", check_every=40, max_iters=5)
+    events = [json.loads(line) for line in (tmp_path / "out" / "ledger.jsonl").read_text().splitlines()]
+    spans = [each for each in events if each["event"] == "span"]
+    spent = {phase: sum(each["ms"] for each in spans if each["phase"] == phase) for phase in ("other", "logging")}
+    assert spent["other"] >= 200 > spent["logging"]
 
 
 def test_only_every_nth_step_is_computed_twice(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,7 @@ class CorruptionWatch:
         ]
         if everyone := [each for some in self._parts.plan.ranks.gather(own) for each in some]:
             raise CorruptedError(min(since for since, _ in everyone), [each for _, each in everyone])
+        self._parts.clock.mark("other", step, "check_every")
 
     def compute_twice(self, step: int, inputs: Tensor, targets: Tensor, micro_batch: int) -> None:
         """Raise CorruptedError if the gradients of the step's first micro-batch differ from one time to the next. They
@@ -117,6 +118,7 @@ class CorruptionWatch:
             own = []
         if everyone := [each for some in self._parts.plan.ranks.gather(own) for each in some]:
             raise CorruptedError(step, everyone, batch)
+        self._parts.clock.mark("other", step, "check_every")
 
     def _twice(self, batch: Mapping[str, Tensor], count: int) -> list[Difference]:
         first = {name: each.cpu() if each.is_cuda else each.clone() for name, each in self._gradients(batch, count)}
