@@ -79,7 +79,7 @@ def test_without_pinned_memory_it_still_works(
     assert list(pageable.losses.values()) == pytest.approx(list(pinned.losses.values()), abs=0.02)
 
 
-def test_after_a_refusal_of_the_system_kernels_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_refusal_of_the_system_kernels_run() -> None:
     """CUDA keeps the error for whoever asks next. Memory that is pinned already is refused."""
     arena = Arena(1 << 20, CARD)
     assert arena.pinned

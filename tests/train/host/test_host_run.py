@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from nanopace.train.checkpoint.layout import MODEL, OPTIMIZER
 from nanopace.train.host import arena as arena_module
 from nanopace.train.host.states import HostStates
 from nanopace.train.listener import Outcome
+from nanopace.train.loop import loop as loop_module
 from nanopace.train.plan import resolve
 from nanopace.train.ranks import Silent
 from nanopace.train.run import train
@@ -100,6 +103,25 @@ def test_no_clock_says_who_updates_if_bits_have_to_be_the_same(
     monkeypatch.setattr(HostStates, "_cores_are_faster", lambda states: bool(tried.append(states)))
     run(corpus, tmp_path / "out", memory="host", max_iters=0, deterministic=deterministic)
     assert bool(tried) is not deterministic
+
+
+def test_a_sample_is_written_where_all_of_the_model_is(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, inside, seen = HostStates.model_on_host, [False], list[bool]()
+
+    @contextmanager
+    def watched(states: HostStates) -> Iterator[None]:
+        with plain(states):
+            inside[0] = True
+            yield
+            inside[0] = False
+
+    monkeypatch.setattr(HostStates, "model_on_host", watched)
+    monkeypatch.setattr(loop_module, "write_sample", lambda *_: str(seen.append(inside[0])))
+    run(corpus, tmp_path / "out", memory="host", max_iters=0, sample_interval=1)
+    assert seen
+    assert all(seen)
 
 
 def test_a_killed_run_resumes(corpus: Path, tmp_path: Path) -> None:

@@ -274,6 +274,25 @@ def test_nothing_is_there_twice_when_it_is_pinned(recipe: str, monkeypatch: pyte
     assert free[id(run.host.arena)] == 0
 
 
+@pytest.mark.skipif(DEVICE.type != "cpu", reason="it pretends that there are two places")
+def test_for_a_sample_all_of_the_model_is_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if that fails, everything is where it was afterwards."""
+    run = Trained("gpt2", 1.0, False)
+    before = {name: each.data_ptr() for name, each in run.model.named_parameters()}
+    monkeypatch.setattr(Tensor, "cpu", Tensor.clone)
+
+    def fail() -> None:
+        assert run.host is not None
+        with run.host.model_on_host():
+            moved = {name for name, each in run.model.named_parameters() if each.data_ptr() != before[name]}
+            assert moved == {*before} - {*block_matrices(run.model)}
+            raise torch.OutOfMemoryError
+
+    with pytest.raises(torch.OutOfMemoryError):
+        fail()
+    assert {name: each.data_ptr() for name, each in run.model.named_parameters()} == before
+
+
 def test_old_stacks_are_gone_before_there_are_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     plain, old = Stack.__init__, list[weakref.ref[Tensor]]()
     alive = list[int]()
@@ -283,7 +302,9 @@ def test_old_stacks_are_gone_before_there_are_new_ones(monkeypatch: pytest.Monke
         plain(stack, *arguments, **options)
 
     config = TrainConfig(recipe="fast", n_head=2, n_embd=8)
-    optimizer = make_optimizer(new_model(ModelShape(**SIZE, n_layer=LAYERS, recipe="fast")), config, torch.device("cpu"))
+    optimizer = make_optimizer(
+        new_model(ModelShape(**SIZE, n_layer=LAYERS, recipe="fast")), config, torch.device("cpu")
+    )
     assert isinstance(optimizer, MuonAndAdamW)
     old += [weakref.ref(each.momentum) for each in optimizer.stacks]
     monkeypatch.setattr(Stack, "__init__", watched)
