@@ -174,12 +174,14 @@ def host_bytes(
     steps: Collection[str],
     *,
     recipe: str = "gpt2",
+    muon: bool = True,
 ) -> int:
     """Host memory of a run with these memory steps: three float32 numbers per weight of a matrix, two with Muon, and
-    two per weight of a table; gradients, matrices in bfloat16 and activations where they are there."""
+    two per weight of a table; gradients, matrices in bfloat16 and activations where they are there. `muon`: whether
+    recipe fast has it."""
     if not on_host(steps):
         return 0
-    per_matrix, tables = (8, 3) if recipe == "fast" else (12, 1)
+    per_matrix, tables = 8 if recipe == "fast" and muon else 12, 3 if recipe == "fast" else 1
     averages = 8 * (tables * vocab_size + (block_size if recipe == "gpt2" else 0)) * n_embd
     activations = 2 * 2 * batch_size * block_size * n_embd * n_layer if "host_activations" in steps else 0
     matrices = (per_matrix + _streamed(steps)) * 12 * n_layer * n_embd**2

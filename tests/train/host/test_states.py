@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 from nanopace.config import TrainConfig
+from nanopace.hardware.memory import HOST_PIECE
+from nanopace.memory_ladder import HOST_STEPS
 from nanopace.train.host import states
 from nanopace.train.host.arena import Arena
 from nanopace.train.host.bus import Bus, Copies
@@ -23,7 +25,9 @@ from nanopace.train.host.layers import LayerStream, layer_stream
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.models.recipes import block_matrices, new_model
 from nanopace.train.optim.muon import MuonAndAdamW, Stack
-from nanopace.train.optim.optimizer import make_optimizer, optimizer_tensors
+from nanopace.train.optim.optimizer import make_optimizer, optimizer_name, optimizer_tensors
+from nanopace.train.plan import ladder
+from nanopace.train.plan.run_plan import Choice
 
 if find_spec("triton") is None:
     pytest.skip("no triton on this platform", allow_module_level=True)
@@ -262,6 +266,26 @@ def test_what_is_in_the_host_s_memory(recipe: str) -> None:
     for name, each in optimizer_tensors(run.model, run.optimizer).items():
         assert holds(each) == (name.startswith(("exp_avg", "momentum")) and each.dim() == 2)
     assert run.host.arena.free == 0
+
+
+@pytest.mark.parametrize(("recipe", "without"), [("gpt2", ""), ("fast", ""), ("fast", "muon")])
+def test_as_much_is_predicted_as_it_takes(recipe: str, without: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That much is asked for before a run, and never again. Wide enough that nothing is rounded up."""
+    shape = ModelShape(n_layer=4, n_head=2, n_embd=64, vocab_size=64, block_size=64, recipe=recipe, without=without)
+    config = TrainConfig(batch_size=2, recipe=recipe, without=without, n_head=2, n_embd=64, n_layer=4)
+    asked = list[int]()
+    monkeypatch.setattr(ladder, "check_room", asked.append)
+    steps = ("attention", *HOST_STEPS)
+    ladder.check_host(config, shape, Choice("fused", "as on a card"), steps)
+    model = new_model(shape)
+    arena = states.arena_for(model, torch.device("cpu"), muon=optimizer_name(config) == "muon")
+    fused = (FusedGPT if recipe == "gpt2" else FusedFastGPT)(model, steps)
+    optimizer = make_optimizer(model, config, torch.device("cpu"), steps)
+    bus = Bus(torch.device("cpu"))
+    stream = layer_stream(fused, steps, 2 * 64, bus)
+    host = states.HostStates(model, fused, optimizer, arena, bus, 1.0, stream=stream)
+    staging = 2 * 4 * max(part.gradient.numel() for part in host._parts)
+    assert asked == [host.host_bytes - staging + 2 * 4 * HOST_PIECE]
 
 
 @pytest.mark.parametrize("recipe", ["gpt2", "fast"])
