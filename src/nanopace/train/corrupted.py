@@ -21,7 +21,7 @@ def corrupted(out_dir: Path, plan: RunPlan, loop: Loop, error: CorruptedError) -
     try:
         evidence: object = loop.save_corruption(out_dir, error)
     except (OSError, InputError) as failure:
-        evidence = Message("could not be saved ({reason})", reason=failure)
+        evidence = Message("could not be saved ({reason})", reason=getattr(failure, "strerror", None) or failure)
     known = {"step": error.step, "evidence": evidence, "next": _next(newest)}
     worst = max(error.differences, key=lambda each: each.count or 0)
     tensors = len({each.name for each in error.differences})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,6 +25,7 @@ from nanopace.train.host import arena as arena_module
 from nanopace.train.host.states import HostStates
 from nanopace.train.listener import Outcome
 from nanopace.train.loop import loop as loop_module
+from nanopace.train.loop.loop import Loop
 from nanopace.train.plan import resolve
 from nanopace.train.ranks import Silent
 from nanopace.train.run import train
@@ -31,6 +34,9 @@ from ..conftest import TINY, Recorder
 
 if find_spec("triton") is None or torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("on a card, tests/gpu/test_host_memory.py", allow_module_level=True)
+
+from nanopace.train.fused.gpt2 import FusedGPT
+from nanopace.train.fused.model import Layer
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("untraced", "ours")]
 KNOBS: dict[str, Value] = {
@@ -182,6 +188,39 @@ def test_time_on_the_bus_is_in_the_ledger_and_part_of_the_steps(corpus: Path, tm
         spent[name] = sum(each.ms for each in events if isinstance(each, SpanEvent) and each.phase == "bus")
     assert spent["host"] > 0
     assert spent["card"] == 0
+
+
+def test_waiting_in_an_evaluation_belongs_to_the_evaluation(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after a step, when matrices come from the host's memory."""
+    plain, phases = Loop._evaluate, list[str]()
+
+    def evaluate(loop: Loop, step: int) -> None:
+        assert loop._parts.host is not None
+        phases.append(loop._parts.host.bus._phase)
+        plain(loop, step)
+
+    monkeypatch.setattr(Loop, "_evaluate", evaluate)
+    run(corpus, tmp_path / "out", memory="host_weights", max_iters=1, eval_interval=1)
+    assert phases == ["", ""]
+
+
+@pytest.mark.parametrize("memory", ["host", "host_gradients"])
+def test_the_evidence_has_gradients_wherever_they_are(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: str
+) -> None:
+    plain = FusedGPT._backward_mlp
+
+    def spoiled(fused: FusedGPT, layer: Layer, *arguments: Any) -> None:
+        plain(fused, layer, *arguments)
+        layer.mlp_fc.gradient[0, 0] = float("nan")
+
+    monkeypatch.setattr(FusedGPT, "_backward_mlp", spoiled)
+    with pytest.raises(UsageError, match="the loss keeps becoming NaN or infinite"):
+        run(corpus, tmp_path / "out", memory=memory, max_iters=40, eval_interval=50)
+    (found,) = (tmp_path / "out").glob("evidence-step-*/evidence.json")
+    assert json.loads(found.read_text())["once_more"]["gradients_not_finite"] == ["transformer.h.0.mlp.c_fc.weight"]
 
 
 def test_too_little_host_memory_ends_the_run_before_anything_is_written(

@@ -19,6 +19,7 @@ from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import MODEL, newest_intact
 from nanopace.train.listener import Outcome
 from nanopace.train.loop import corruption
+from nanopace.train.loop import loop as loop_module
 from nanopace.train.loop.batches import Batches
 from nanopace.train.loop.corruption import CorruptionWatch, _compared
 from nanopace.train.loop.loop import Loop
@@ -242,8 +243,11 @@ def test_a_gradient_that_is_not_the_same_twice_stops_the_run(
         ([1.0, 2.0], [float("inf"), float("nan")], 2),
     ],
 )
-def test_bits_are_compared_not_values(first: list[float], second: list[float], count: int | None) -> None:
-    found = _compared("w", 0, torch.tensor(first), torch.tensor(second))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_bits_are_compared_not_values(
+    first: list[float], second: list[float], count: int | None, dtype: torch.dtype
+) -> None:
+    found = _compared("w", 0, torch.tensor([*first, 0], dtype=dtype), torch.tensor([*second, 0], dtype=dtype))
     assert (None if found is None else found.count) == count
     assert found is None or found.largest == (0.0 if count == 1 else None)
 
@@ -277,6 +281,50 @@ def test_a_check_before_a_save_is_no_logging(corpus: Path, tmp_path: Path, monke
     spans = [each for each in events if each["event"] == "span"]
     spent = {phase: sum(each["ms"] for each in spans if each["phase"] == phase) for phase in ("other", "logging")}
     assert spent["other"] >= 200 > spent["logging"]
+
+
+def test_the_tensor_that_differs_most_is_named(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fault(passes: PlainPasses) -> None:
+        assert isinstance(passes._loss, GPT)
+        for name, weight in passes._loss.named_parameters():
+            assert weight.grad is not None
+            for at in range({"transformer.wpe.weight": 2, WEIGHT: 3, "transformer.ln_f.weight": 1}.get(name, 0)):
+                flip(weight.grad, 20, at)
+
+    faulty_passes(monkeypatch, 3, fault)
+    with pytest.raises(UsageError, match=rf"mostly of {WEIGHT} \(differing values: 6; tensors: 3;"):
+        start(corpus, tmp_path / "out")
+
+
+def test_what_cannot_be_said_of_a_difference(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How large it is, if a value is not finite; and where the evidence is, if the disk does not take it."""
+
+    def fault(passes: PlainPasses) -> None:
+        assert isinstance(passes._loss, GPT)
+        gradient = dict(passes._loss.named_parameters())[WEIGHT].grad
+        assert gradient is not None
+        gradient[0, 0] = float("nan")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    faulty_passes(monkeypatch, 3, fault)
+    monkeypatch.setattr(loop_module, "save_corruption", full)
+    with pytest.raises(UsageError, match="largest difference: not finite") as caught:
+        start(corpus, tmp_path / "out")
+    assert "evidence: could not be saved (No space left on device)" in str(caught.value)
+
+
+def test_a_resumed_run_names_what_it_resumed_from(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If nothing has been saved since."""
+    start(corpus, tmp_path / "out", max_iters=9)
+    between_steps(monkeypatch, 11, lambda loop: flip(parameter(loop)))
+    with pytest.raises(UsageError, match="step 11: ") as caught:
+        start(corpus, tmp_path / "out", init_from="resume", max_iters=20)
+    newest = tmp_path / "out" / "checkpoints" / "step-00000010"
+    assert str(caught.value).endswith(f"test the memory, then resume from {newest} with --init_from=resume")
 
 
 def test_only_every_nth_step_is_computed_twice(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

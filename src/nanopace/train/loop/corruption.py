@@ -67,7 +67,7 @@ class CorruptionWatch:
             self._named = {name: _local(each) for name, each in named.items()}
         self._sums = self._since = self._change = torch.empty(0)
         self._kernels = bool(self._named) and _suits_kernels(self._named.values())
-        self._plan: tuple[list[int], Tensor] | None = None
+        self._plan: Tensor | None = None  # for kernels: these tensors never move
         if self._every:
             self.after_update()
             self._since = torch.full_like(self._sums, -1)  # the step before whose update a change was found
@@ -143,10 +143,9 @@ class CorruptionWatch:
             return torch.stack([_words(each).sum(dtype=torch.int64) for each in tensors])
         from nanopace.train.kernels.checksum import checksum_plan, checksums
 
-        addresses = [each.data_ptr() for each in tensors]
-        if self._plan is None or self._plan[0] != addresses:
-            self._plan = addresses, checksum_plan(tensors)
-        return checksums(tensors, self._plan[1])
+        if self._plan is None:
+            self._plan = checksum_plan(tensors)
+        return checksums(tensors, self._plan)
 
 
 def _suits_kernels(tensors: Iterable[Tensor]) -> bool:
