@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nanopace.config import TrainConfig
 from nanopace.hardware.memory import HOST_PIECE
@@ -34,6 +34,7 @@ if find_spec("triton") is None:
 
 from nanopace.train.fused.fast import FusedFastGPT
 from nanopace.train.fused.gpt2 import FusedGPT
+from nanopace.train.fused.matrix import Matrix
 from nanopace.train.fused.model import Fused
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -266,6 +267,19 @@ def test_what_is_in_the_host_s_memory(recipe: str) -> None:
     for name, each in optimizer_tensors(run.model, run.optimizer).items():
         assert holds(each) == (name.startswith(("exp_avg", "momentum")) and each.dim() == 2)
     assert run.host.arena.free == 0
+
+
+@pytest.mark.usefixtures("eight_bits")
+def test_eight_bits_are_those_of_all_rows_although_these_come_in_pieces() -> None:
+    weight = nn.Parameter(torch.randn((12, 16), generator=torch.Generator().manual_seed(0)).to(DEVICE))
+    whole, pieces = (Matrix(weight, fp8_forward=True, fp8_backward=True) for _ in range(2))
+    whole.refresh_copies()
+    for first in range(0, 12, 5):
+        pieces.copy_rows(weight.detach()[first : first + 5], first)
+    assert whole.fp8_weight is not None
+    assert pieces.fp8_weight is not None
+    for name, each in vars(whole.fp8_weight).items():
+        assert torch.equal(each.float(), getattr(pieces.fp8_weight, name).float()), name
 
 
 @pytest.mark.parametrize(("recipe", "without"), [("gpt2", ""), ("fast", ""), ("fast", "muon")])
