@@ -16,7 +16,7 @@ were 2; nobody trains like that.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from math import ceil
 
 from nanopace.hardware.flops import parameters
@@ -214,11 +214,7 @@ def climb(
     """As many memory steps as it takes to fit. If none suffice, all those that work with smaller micro-batches; if even
     one sequence is too many, those that use the host's memory."""
     steps = useful_steps(recipe, single=single)
-
-    def fits(some: Collection[str], sequences: int) -> bool:
-        peak = fused_peak_bytes(n_layer, n_embd, vocab_size, block_size, sequences, some, recipe=recipe, fp8=fp8)
-        return peak <= usable_bytes(memory_gb)
-
+    fits = _fitting(n_layer, n_embd, vocab_size, block_size, memory_gb, recipe=recipe, fp8=fp8)
     for count in range(len(steps) + 1):
         if fits(steps[:count], batch_size):
             return steps[:count]
@@ -242,15 +238,23 @@ def climb_with_host(
     micro-batches come before more of it: everything else passes the bus with every micro-batch."""
     ladders = host_ladders(recipe, fp8=fp8)
     last = max(number for number, steps in enumerate(ladders) if steps[-1] == "host")  # which recomputes all it can
+    fits = _fitting(n_layer, n_embd, vocab_size, block_size, memory_gb, recipe=recipe, fp8=fp8)
+    found = next((steps for steps in ladders[: last + 1] if fits(steps, batch_size)), None)
+    if found is None and fits(ladders[last], 1):
+        found = ladders[last]
+    return found or next((steps for steps in ladders[last + 1 :] if fits(steps, batch_size)), ladders[-1])
+
+
+def _fitting(
+    n_layer: int, n_embd: int, vocab_size: int, block_size: int, memory_gb: float, *, recipe: str, fp8: bool
+) -> Callable[[Collection[str], int], bool]:
+    """Whether so many sequences fit with some memory steps."""
 
     def fits(steps: Collection[str], sequences: int) -> bool:
         peak = fused_peak_bytes(n_layer, n_embd, vocab_size, block_size, sequences, steps, recipe=recipe, fp8=fp8)
         return peak <= usable_bytes(memory_gb)
 
-    found = next((steps for steps in ladders[: last + 1] if fits(steps, batch_size)), None)
-    if found is None and fits(ladders[last], 1):
-        found = ladders[last]
-    return found or next((steps for steps in ladders[last + 1 :] if fits(steps, batch_size)), ladders[-1])
+    return fits
 
 
 def largest_fused_micro_batch(
