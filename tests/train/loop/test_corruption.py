@@ -19,7 +19,6 @@ from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import MODEL, newest_intact
 from nanopace.train.listener import Outcome
 from nanopace.train.loop import corruption
-from nanopace.train.loop import loop as loop_module
 from nanopace.train.loop.batches import Batches
 from nanopace.train.loop.corruption import CorruptionWatch, _compared
 from nanopace.train.loop.loop import Loop
@@ -309,10 +308,11 @@ def test_what_cannot_be_said_of_a_difference(corpus: Path, tmp_path: Path, monke
         raise OSError(28, "No space left on device")
 
     faulty_passes(monkeypatch, 3, fault)
-    monkeypatch.setattr(loop_module, "save_corruption", full)
+    monkeypatch.setattr("safetensors.torch.save_file", full)
     with pytest.raises(UsageError, match="largest difference: not finite") as caught:
         start(corpus, tmp_path / "out")
-    assert "evidence: could not be saved (No space left on device)" in str(caught.value)
+    folder = tmp_path / "out" / "evidence-step-0"
+    assert f"could not be saved ({folder}: cannot be written: No space left on device)" in str(caught.value)
 
 
 def test_a_resumed_run_names_what_it_resumed_from(
