@@ -209,7 +209,6 @@ def _embedding() -> Iterator[dict[str, Any]]:
 
     tokens, device = _tokens(), torch.device("cuda", 0)
     d_x = torch.randn((tokens.numel(), 768), device=device, dtype=torch.bfloat16)
-    order = sort_tokens(tokens)
     for name, seen in {"zipf": tokens, "one token": torch.zeros_like(tokens), "bytes": tokens % 256}.items():
         order = sort_tokens(seen)
         tables = [torch.zeros((rows, 768), device=device) for rows in (VOCAB, LENGTH)]

@@ -73,10 +73,18 @@ def test_without_pinned_memory_it_still_works(
 ) -> None:
     _, pinned = run(corpus, tmp_path / "pinned", **HOST)
     assert not any("pinned" in each for each in pinned.all("note"))
-    monkeypatch.setattr(arena_module, "_pin", lambda _: False)
+    monkeypatch.setattr(arena_module, "_pin", lambda *_: False)
     _, pageable = run(corpus, tmp_path / "pageable", **HOST)
     assert any("does not allow pinned host memory" in each for each in pageable.all("note"))
     assert list(pageable.losses.values()) == pytest.approx(list(pinned.losses.values()), abs=0.02)
+
+
+def test_after_a_refusal_of_the_system_kernels_run() -> None:
+    """CUDA keeps the error for whoever asks next. Memory that is pinned already is refused."""
+    arena = Arena(1 << 20, CARD)
+    assert arena.pinned
+    assert not arena_module._pin(arena._bytes, CARD)
+    assert torch.ones(3, device=CARD).sum().item() == 3
 
 
 @pytest.mark.parametrize("gb_per_s", [12.0, 5.0])

@@ -14,7 +14,7 @@ from nanopace.hardware.memory import (
     peak_bytes,
     usable_bytes,
 )
-from nanopace.memory_ladder import MEMORY_STEPS
+from nanopace.memory_ladder import HOST_STEPS, MEMORY_STEPS
 
 GPT2 = (12, 768, 50304, 1024)
 XL = (48, 1600, 50304, 1024)
@@ -142,6 +142,13 @@ def test_the_host_s_memory_comes_last() -> None:
     assert climb(*XL, 4, 12) == ("activation", "hidden", "attention", "host")
     assert climb(*XL, 1, 12) == ("activation", "host")
     assert fused_peak_bytes(*XL, 4, climb(*XL, 4, 12)) < usable_bytes(12) < fused_peak_bytes(*XL, 1, MEMORY_STEPS[:-1])
+
+
+def test_smaller_micro_batches_come_before_more_on_the_host() -> None:
+    """What moves there as well would pass the bus with each of them."""
+    steps, more = climb(*XL, 16, 12), ("activation", "hidden", "attention", *HOST_STEPS)
+    assert steps == ("activation", "hidden", "attention", "host")
+    assert fused_peak_bytes(*XL, 16, more) < usable_bytes(12) < fused_peak_bytes(*XL, 16, steps)
 
 
 @pytest.mark.parametrize("recipe", ["gpt2", "fast"])

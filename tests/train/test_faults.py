@@ -236,6 +236,19 @@ def test_a_second_time_it_stops_and_keeps_the_evidence(
     assert tokens["targets"].view(8, 16).tolist() == expected[:, 1:].tolist()
 
 
+def test_evidence_that_the_disk_does_not_take(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What to try is still said."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    Faulty(monkeypatch, nan_loss, range(7, 100), times=9)
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    with pytest.raises(UsageError, match=r"could not be saved: .*No space left.*; try a lower --learning_rate"):
+        run(corpus, tmp_path / "out")
+    assert not [*(tmp_path / "out").glob("*evidence*")]
+
+
 def test_the_evidence_names_the_weights_whose_gradients_are_not_finite(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from nanopace.config import Asked
 from nanopace.errors import ConfigError, InputError, UsageError
 from nanopace.literals import Value
+from nanopace.train import ranks as ranks_module
 from nanopace.train.checkpoint.layout import newest_intact
-from nanopace.train.ranks import Ranks, elastic
+from nanopace.train.ranks import Ranks, elastic, joined
 from nanopace.train.run import train
 
 from .conftest import Recorder
@@ -119,6 +121,35 @@ def test_alone_everything_is_ones_own() -> None:
     assert ranks.average(torch.tensor(3.0)) == 3.0
     with pytest.raises(InputError, match="gone"):
         ranks.agree(lambda: (_ for _ in ()).throw(InputError("gone")))
+
+
+def test_backends_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that torch knows by name only; upper case is fine, as in torch."""
+    cpu, alone, together = torch.device("cpu"), Ranks(), Ranks(0, 2, launched=True)
+    for ranks in (alone, together):
+        for name in ("nonsense", "MPI", "undefined"):
+            with (
+                pytest.raises(UsageError, match=f"--backend={name}: unknown; use nccl for cards or gloo for CPUs"),
+                joined(ranks, cpu, name),
+            ):
+                pass
+    for name in ("nccl", "NCCL"):
+        with (
+            pytest.raises(UsageError, match="--backend=nccl: needs a card for each process; use gloo on cpu"),
+            joined(together, cpu, name),
+        ):
+            pass
+    asked: list[str] = []
+
+    def init(backend: str, **_: object) -> None:
+        asked.append(backend)
+        raise InputError("as far as it goes")
+
+    monkeypatch.setattr(dist, "init_process_group", init)
+    monkeypatch.setattr(ranks_module, "_store", lambda _: None)
+    with pytest.raises(InputError), joined(together, cpu, "GLOO"):
+        pass
+    assert asked == ["gloo"]
 
 
 def test_what_a_restarted_process_does() -> None:

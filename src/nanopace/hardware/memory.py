@@ -16,7 +16,7 @@ were 2; nobody trains like that.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from math import ceil
 
 from nanopace.hardware.flops import parameters
@@ -174,12 +174,14 @@ def host_bytes(
     steps: Collection[str],
     *,
     recipe: str = "gpt2",
+    muon: bool = True,
 ) -> int:
     """Host memory of a run with these memory steps: three float32 numbers per weight of a matrix, two with Muon, and
-    two per weight of a table; gradients, matrices in bfloat16 and activations where they are there."""
+    two per weight of a table; gradients, matrices in bfloat16 and activations where they are there. `muon`: whether
+    recipe fast has it."""
     if not on_host(steps):
         return 0
-    per_matrix, tables = (8, 3) if recipe == "fast" else (12, 1)
+    per_matrix, tables = 8 if recipe == "fast" and muon else 12, 3 if recipe == "fast" else 1
     averages = 8 * (tables * vocab_size + (block_size if recipe == "gpt2" else 0)) * n_embd
     activations = 2 * 2 * batch_size * block_size * n_embd * n_layer if "host_activations" in steps else 0
     matrices = (per_matrix + _streamed(steps)) * 12 * n_layer * n_embd**2
@@ -212,11 +214,7 @@ def climb(
     """As many memory steps as it takes to fit. If none suffice, all those that work with smaller micro-batches; if even
     one sequence is too many, those that use the host's memory."""
     steps = useful_steps(recipe, single=single)
-
-    def fits(some: Collection[str], sequences: int) -> bool:
-        peak = fused_peak_bytes(n_layer, n_embd, vocab_size, block_size, sequences, some, recipe=recipe, fp8=fp8)
-        return peak <= usable_bytes(memory_gb)
-
+    fits = _fitting(n_layer, n_embd, vocab_size, block_size, memory_gb, recipe=recipe, fp8=fp8)
     for count in range(len(steps) + 1):
         if fits(steps[:count], batch_size):
             return steps[:count]
@@ -240,15 +238,23 @@ def climb_with_host(
     micro-batches come before more of it: everything else passes the bus with every micro-batch."""
     ladders = host_ladders(recipe, fp8=fp8)
     last = max(number for number, steps in enumerate(ladders) if steps[-1] == "host")  # which recomputes all it can
+    fits = _fitting(n_layer, n_embd, vocab_size, block_size, memory_gb, recipe=recipe, fp8=fp8)
+    found = next((steps for steps in ladders[: last + 1] if fits(steps, batch_size)), None)
+    if found is None and fits(ladders[last], 1):
+        found = ladders[last]
+    return found or next((steps for steps in ladders[last + 1 :] if fits(steps, batch_size)), ladders[-1])
+
+
+def _fitting(
+    n_layer: int, n_embd: int, vocab_size: int, block_size: int, memory_gb: float, *, recipe: str, fp8: bool
+) -> Callable[[Collection[str], int], bool]:
+    """Whether so many sequences fit with some memory steps."""
 
     def fits(steps: Collection[str], sequences: int) -> bool:
         peak = fused_peak_bytes(n_layer, n_embd, vocab_size, block_size, sequences, steps, recipe=recipe, fp8=fp8)
         return peak <= usable_bytes(memory_gb)
 
-    found = next((steps for steps in ladders[: last + 1] if fits(steps, batch_size)), None)
-    if found is None and fits(ladders[last], 1):
-        found = ladders[last]
-    return found or next((steps for steps in ladders[last + 1 :] if fits(steps, batch_size)), ladders[-1])
+    return fits
 
 
 def largest_fused_micro_batch(

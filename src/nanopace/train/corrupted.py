@@ -20,7 +20,7 @@ def corrupted(out_dir: Path, plan: RunPlan, loop: Loop, error: CorruptedError) -
     newest = loop.checkpoints.newest or (None if plan.resumed is None else plan.resumed.path)
     try:
         evidence: object = loop.save_corruption(out_dir, error)
-    except (OSError, InputError) as failure:
+    except InputError as failure:
         evidence = Message("could not be saved ({reason})", reason=failure)
     known = {"step": error.step, "evidence": evidence, "next": _next(newest)}
     worst = max(error.differences, key=lambda each: each.count or 0)

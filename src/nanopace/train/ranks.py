@@ -134,11 +134,15 @@ class Silent:
         return lambda *_: None
 
 
+_BACKENDS = ("nccl", "gloo")  # torch knows others by name, but is rarely built with them
+
+
 @contextmanager
 def joined(ranks: Ranks, device: torch.device, backend: str | None) -> Iterator[None]:
     """Join torch's process group. `backend` is the knob; None means NCCL for cards and gloo for CPUs."""
-    if backend is not None and dist.is_available() and backend.lower() not in dist.Backend.backend_list:
+    if backend is not None and backend.lower() not in _BACKENDS:
         raise UsageError("--backend={backend}: unknown; use nccl for cards or gloo for CPUs", backend=backend)
+    backend = None if backend is None else backend.lower()
     if not ranks.launched:
         yield
         return

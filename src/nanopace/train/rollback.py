@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nanopace.errors import Message, UsageError
+from nanopace.errors import InputError, Message, UsageError
 from nanopace.ledger import LedgerWriter, NoteEvent, RollbackEvent
 from nanopace.train.checkpoint.layout import Saved, newest_intact
 from nanopace.train.loop.loop import Loop
@@ -70,12 +70,12 @@ def diverged(out_dir: Path, loop: Loop, failed_at: int) -> UsageError:
     """Save the evidence, and return an error that names its path and what to try."""
     try:
         path = loop.save_evidence(out_dir, failed_at)
-    except OSError as error:
+    except InputError as error:
         return UsageError(
             "step {step}: the loss keeps becoming NaN or infinite, and the evidence could not be saved: {reason};"
             " try a lower --learning_rate, more --warmup_iters or --grad_clip=0.5",
             step=failed_at,
-            reason=error.strerror or error,
+            reason=error,
         )
     return UsageError(
         "step {step}: the loss keeps becoming NaN or infinite; the evidence is in {path}; try a lower "

@@ -73,7 +73,10 @@ def build(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener)
     if arena is not None and parallel.fused is not None:
         bus, rows = Bus(device, clock), plan.micro_batch * config.block_size
         stream = layer_stream(parallel.fused, plan.memory_steps.value, rows, bus)
-        host = HostStates(model, parallel.fused, optimizer, arena, bus, config.grad_clip, stream=stream)
+        by_cores = False if config.deterministic else None  # their sums have other bits, and a clock would choose
+        host = HostStates(
+            model, parallel.fused, optimizer, arena, bus, config.grad_clip, stream=stream, by_cores=by_cores
+        )
         if device.type == "cuda" and not arena.pinned:
             ledger.append(
                 NoteEvent(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from nanopace.config import TrainConfig
 from nanopace.train.fused import attention
 from nanopace.train.fused.attention import (
     FIXED_ORDER,
@@ -24,7 +27,13 @@ from nanopace.train.fused.attention import (
     pick_fixed_order,
 )
 from nanopace.train.models.gpt2 import ModelShape
+from nanopace.train.models.recipes import new_model
+from nanopace.train.parallel import parallelize
+from nanopace.train.plan.run_plan import Choice
+from nanopace.train.private_torch import deterministic_algorithms
 from nanopace.wording.catalog import words
+
+from ..planning import plan_with
 
 
 def test_slopes_are_those_of_autograd() -> None:
@@ -162,3 +171,18 @@ def test_in_a_fixed_order_torch_must_not_use_anything_else(name: str) -> None:
     fixed.backward(out, sums, (x,), torch.ones_like(out))
     assert seen == [True]
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_a_run_has_what_was_picked(corpus: Path, tmp_path: Path, deterministic: bool) -> None:
+    pytest.importorskip("triton")
+    small: dict[str, Any] = {"n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 16, "compile": False}
+    config = TrainConfig(deterministic=deterministic, out_dir=str(tmp_path / "out"), **small)
+    plan = plan_with(config, corpus, kernels=Choice("fused", "as on a card"), attention_kernel="flash")
+    fused = parallelize(new_model(plan.shape), plan).fused
+    assert fused is not None
+    assert isinstance(fused.attention, TorchAttention)
+    assert fused.attention._algorithms is (deterministic_algorithms if deterministic else nullcontext)
+    ours = parallelize(new_model(plan.shape), replace(plan, attention_kernel=OURS)).fused
+    assert ours is not None
+    assert isinstance(ours.attention, CudnnThenOurs)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +22,10 @@ from nanopace.ledger import SpanEvent, read_ledger
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import MODEL, OPTIMIZER
 from nanopace.train.host import arena as arena_module
+from nanopace.train.host.states import HostStates
 from nanopace.train.listener import Outcome
+from nanopace.train.loop import loop as loop_module
+from nanopace.train.loop.loop import Loop
 from nanopace.train.plan import resolve
 from nanopace.train.ranks import Silent
 from nanopace.train.run import train
@@ -27,6 +34,9 @@ from ..conftest import TINY, Recorder
 
 if find_spec("triton") is None or torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("on a card, tests/gpu/test_host_memory.py", allow_module_level=True)
+
+from nanopace.train.fused.gpt2 import FusedGPT
+from nanopace.train.fused.model import Layer
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("untraced", "ours")]
 KNOBS: dict[str, Value] = {
@@ -90,6 +100,36 @@ def test_a_run_resumes_with_and_without(corpus: Path, tmp_path: Path) -> None:
     assert {**rest.losses, **last.losses} == {step: whole.losses[step] for step in range(1, 4)}
 
 
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_no_clock_says_who_updates_if_bits_have_to_be_the_same(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deterministic: bool
+) -> None:
+    """A card's AdamW and that of the host's cores differ in the last bits."""
+    tried = list[HostStates]()
+    monkeypatch.setattr(HostStates, "_cores_are_faster", lambda states: bool(tried.append(states)))
+    run(corpus, tmp_path / "out", memory="host", max_iters=0, deterministic=deterministic)
+    assert bool(tried) is not deterministic
+
+
+def test_a_sample_is_written_where_all_of_the_model_is(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, inside, seen = HostStates.model_on_host, [False], list[bool]()
+
+    @contextmanager
+    def watched(states: HostStates) -> Iterator[None]:
+        with plain(states):
+            inside[0] = True
+            yield
+            inside[0] = False
+
+    monkeypatch.setattr(HostStates, "model_on_host", watched)
+    monkeypatch.setattr(loop_module, "write_sample", lambda *_: str(seen.append(inside[0])))
+    run(corpus, tmp_path / "out", memory="host", max_iters=0, sample_interval=1)
+    assert seen
+    assert all(seen)
+
+
 def test_a_killed_run_resumes(corpus: Path, tmp_path: Path) -> None:
     """Killed while the weights of the host's memory are written, without a copy of them."""
     _, whole = run(corpus, tmp_path / "whole", memory="host")
@@ -148,6 +188,39 @@ def test_time_on_the_bus_is_in_the_ledger_and_part_of_the_steps(corpus: Path, tm
         spent[name] = sum(each.ms for each in events if isinstance(each, SpanEvent) and each.phase == "bus")
     assert spent["host"] > 0
     assert spent["card"] == 0
+
+
+def test_waiting_in_an_evaluation_belongs_to_the_evaluation(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after a step, when matrices come from the host's memory."""
+    plain, phases = Loop._evaluate, list[str]()
+
+    def evaluate(loop: Loop, step: int) -> None:
+        assert loop._parts.host is not None
+        phases.append(loop._parts.host.bus._phase)
+        plain(loop, step)
+
+    monkeypatch.setattr(Loop, "_evaluate", evaluate)
+    run(corpus, tmp_path / "out", memory="host_weights", max_iters=1, eval_interval=1)
+    assert phases == ["", ""]
+
+
+@pytest.mark.parametrize("memory", ["host", "host_gradients"])
+def test_the_evidence_has_gradients_wherever_they_are(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: str
+) -> None:
+    plain = FusedGPT._backward_mlp
+
+    def spoiled(fused: FusedGPT, layer: Layer, *arguments: Any) -> None:
+        plain(fused, layer, *arguments)
+        layer.mlp_fc.gradient[0, 0] = float("nan")
+
+    monkeypatch.setattr(FusedGPT, "_backward_mlp", spoiled)
+    with pytest.raises(UsageError, match="the loss keeps becoming NaN or infinite"):
+        run(corpus, tmp_path / "out", memory=memory, max_iters=40, eval_interval=50)
+    (found,) = (tmp_path / "out").glob("evidence-step-*/evidence.json")
+    assert json.loads(found.read_text())["once_more"]["gradients_not_finite"] == ["transformer.h.0.mlp.c_fc.weight"]
 
 
 def test_too_little_host_memory_ends_the_run_before_anything_is_written(

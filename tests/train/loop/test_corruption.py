@@ -14,11 +14,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from nanopace.config import Asked, TrainConfig
-from nanopace.errors import ConfigError, UsageError
+from nanopace.errors import ConfigError, InputError, UsageError
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import MODEL, newest_intact
 from nanopace.train.listener import Outcome
-from nanopace.train.loop.corruption import CorruptionWatch
+from nanopace.train.loop import corruption
+from nanopace.train.loop.batches import Batches
+from nanopace.train.loop.corruption import CorruptionWatch, _compared
 from nanopace.train.loop.loop import Loop
 from nanopace.train.loop.passes import PlainPasses
 from nanopace.train.models.gpt2 import GPT
@@ -133,6 +135,51 @@ def test_a_flip_just_before_a_save_is_not_saved(corpus: Path, tmp_path: Path, mo
     assert saved.step == 5
 
 
+def test_nor_is_one_before_a_best_checkpoint(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which is saved after its evaluation, and only because of it."""
+    plain = Loop._evaluate
+
+    def evaluate(loop: Loop, step: int) -> None:
+        if step == 10:
+            flip(parameter(loop), 0)
+        plain(loop, step)
+
+    monkeypatch.setattr(Loop, "_evaluate", evaluate)
+    with pytest.raises(UsageError, match="step 10: "):
+        start(corpus, tmp_path / "out", always_save_checkpoint=False, check_every=40)
+    saved, _ = newest_intact(tmp_path / "out")
+    assert saved is not None
+    assert saved.step == 5
+
+
+def test_nor_is_one_before_the_data_is_gone(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When what was learned until then is saved at once."""
+    between_steps(monkeypatch, 8, lambda loop: flip(parameter(loop)))
+    plain, calls = Batches.next, [0]
+
+    def gone(batches: Batches) -> tuple[Tensor, Tensor]:
+        calls[0] += 1
+        if calls[0] == 9:
+            raise InputError("{path}: has changed under the run", path="train-00000.bin")
+        return plain(batches)
+
+    monkeypatch.setattr(Batches, "next", gone)
+    with pytest.raises(UsageError, match="step 8: "):
+        start(corpus, tmp_path / "out", check_every=40)
+    saved, _ = newest_intact(tmp_path / "out")
+    assert saved is not None
+    assert saved.step == 5
+
+
+def test_the_first_step_counts(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the same weight changes again before anybody looks."""
+    between_steps(monkeypatch, 7, lambda loop: flip(parameter(loop), 3))
+    between_steps(monkeypatch, 8, lambda loop: flip(parameter(loop), 5))
+    with pytest.raises(UsageError, match="step 7: "):
+        start(corpus, tmp_path / "out", check_every=40)
+    assert abs(evidence(tmp_path / "out")[1]["differences"][0]["change"]) == 1 << 3
+
+
 def test_so_is_one_after_the_last_step(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Loop._end
 
@@ -185,6 +232,99 @@ def test_a_gradient_that_is_not_the_same_twice_stops_the_run(
     assert batch["inputs"].shape == (4, 16)
     assert torch.equal(batch["inputs"][:, 1:], batch["targets"][:, :-1])
     assert end_of(tmp_path / "out")[0] == "corrupted"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "count"),
+    [
+        ([1.0, float("nan")], [1.0, float("nan")], None),
+        ([0.0, 1.0], [-0.0, 1.0], 1),
+        ([1.0, 2.0], [float("inf"), float("nan")], 2),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_bits_are_compared_not_values(
+    first: list[float], second: list[float], count: int | None, dtype: torch.dtype
+) -> None:
+    found = _compared("w", 0, torch.tensor([*first, 0], dtype=dtype), torch.tensor([*second, 0], dtype=dtype))
+    assert (None if found is None else found.count) == count
+    assert found is None or found.largest == (0.0 if count == 1 else None)
+
+
+def test_memory_that_is_too_small_to_compare_ends_nothing_and_is_said(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, plain = start(corpus, tmp_path / "plain", check_every=0)
+
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(corruption, "_compared", full)
+    _, told = start(corpus, tmp_path / "out", check_every=20)
+    assert told.losses == plain.losses
+    said = "step {}: gradients are not checked (check_every), since memory is full"
+    assert told.all("note") == [said.format(0), said.format(20)]
+
+
+def test_a_check_before_a_save_is_no_logging(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = CorruptionWatch.before_update
+
+    def slowly(watch: CorruptionWatch, step: int) -> None:
+        plain(watch, step)
+        if step == 5:
+            time.sleep(0.2)
+
+    monkeypatch.setattr(CorruptionWatch, "before_update", slowly)
+    start(corpus, tmp_path / "out", check_every=40, max_iters=5)
+    events = [json.loads(line) for line in (tmp_path / "out" / "ledger.jsonl").read_text().splitlines()]
+    spans = [each for each in events if each["event"] == "span"]
+    spent = {phase: sum(each["ms"] for each in spans if each["phase"] == phase) for phase in ("other", "logging")}
+    assert spent["other"] >= 200 > spent["logging"]
+
+
+def test_the_tensor_that_differs_most_is_named(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fault(passes: PlainPasses) -> None:
+        assert isinstance(passes._loss, GPT)
+        for name, weight in passes._loss.named_parameters():
+            assert weight.grad is not None
+            for at in range({"transformer.wpe.weight": 2, WEIGHT: 3, "transformer.ln_f.weight": 1}.get(name, 0)):
+                flip(weight.grad, 20, at)
+
+    faulty_passes(monkeypatch, 3, fault)
+    with pytest.raises(UsageError, match=rf"mostly of {WEIGHT} \(differing values: 6; tensors: 3;"):
+        start(corpus, tmp_path / "out")
+
+
+def test_what_cannot_be_said_of_a_difference(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How large it is, if a value is not finite; and where the evidence is, if the disk does not take it."""
+
+    def fault(passes: PlainPasses) -> None:
+        assert isinstance(passes._loss, GPT)
+        gradient = dict(passes._loss.named_parameters())[WEIGHT].grad
+        assert gradient is not None
+        gradient[0, 0] = float("nan")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    faulty_passes(monkeypatch, 3, fault)
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    with pytest.raises(UsageError, match="largest difference: not finite") as caught:
+        start(corpus, tmp_path / "out")
+    folder = tmp_path / "out" / "evidence-step-0"
+    assert f"could not be saved ({folder}: cannot be written: No space left on device)" in str(caught.value)
+
+
+def test_a_resumed_run_names_what_it_resumed_from(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If nothing has been saved since."""
+    start(corpus, tmp_path / "out", max_iters=9)
+    between_steps(monkeypatch, 11, lambda loop: flip(parameter(loop)))
+    with pytest.raises(UsageError, match="step 11: ") as caught:
+        start(corpus, tmp_path / "out", init_from="resume", max_iters=20)
+    newest = tmp_path / "out" / "checkpoints" / "step-00000010"
+    assert str(caught.value).endswith(f"test the memory, then resume from {newest} with --init_from=resume")
 
 
 def test_only_every_nth_step_is_computed_twice(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,6 +134,13 @@ def test_the_host_s_memory_needs_our_kernels_and_one_process(knobs: dict[str, Va
         check_host(config, shape, kernels, ())
 
 
+def test_gradients_that_are_compared_are_kept() -> None:
+    """check_every computes them twice."""
+    checked: dict[str, Value] = {**LARGE, "gradient_accumulation_steps": 1, "check_every": 10, "deterministic": True}
+    assert "gradients" not in picked(**checked)[0]
+    assert "gradients" in picked(**{**checked, "check_every": 0})[0]
+
+
 def test_what_is_in_the_host_s_memory_is_not_checked() -> None:
     config = TrainConfig(check_every=10, deterministic=True)
     fused = Choice("fused", "as on a card")

@@ -11,12 +11,14 @@ import pytest
 import torch
 
 from nanopace.config import TrainConfig
+from nanopace.errors import ConfigError
 from nanopace.train.clock.clock import make_clock
 from nanopace.train.fused.attention import Picked
 from nanopace.train.kernels.fp8 import PRODUCTS, products_by_rule
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.plan import measure as measure_module
-from nanopace.train.plan.measure import measure
+from nanopace.train.plan.measure import measure, with_attention
+from nanopace.train.plan.run_plan import Choice
 
 from ..planning import CPU, plan_with
 
@@ -54,6 +56,22 @@ def test_rules_or_measurements(
         assert (found.attention_kernel, found.attention) == ("cudnn", "cudnn: measured")
         assert found.fp8.value == ("qkv",)
         assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
+
+
+def test_a_workspace_that_torch_would_refuse(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the first product that is not ours. Any other setting of the user's stays."""
+    monkeypatch.setenv("TORCHINDUCTOR_DETERMINISTIC", "0")
+    monkeypatch.setattr(measure_module, "pick_fixed_order", lambda *_, ours: Picked("flash", f"{ours}"))
+    config = TrainConfig(deterministic=True, out_dir=str(tmp_path / "out"), compile=False)
+    plan = plan_with(config, corpus, torch.device("cuda"))
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:2:16:8")
+    with pytest.raises(ConfigError, match="needs CUBLAS_WORKSPACE_CONFIG=:4096:8 or :16:8 in the environment, not"):
+        with_attention(plan)
+    with_attention(replace(plan, kernels=Choice("fused", "as on another card")))
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+    with_attention(plan)
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"
+    assert os.environ["TORCHINDUCTOR_DETERMINISTIC"] == "0"
 
 
 def test_products_in_8_bits_by_rule() -> None:

@@ -82,8 +82,9 @@ def test_memory_steps_stay_as_they_were() -> None:
         (saved(), TrainConfig(deterministic=True, memory="hidden"), "fused"),
         (saved(memory_steps=None), TrainConfig(deterministic=True), "fused"),
         (saved(memory_steps=["nonsense"]), TrainConfig(deterministic=True), "fused"),
+        (saved(memory_steps=["attention", "host"]), TrainConfig(deterministic=True), "fused"),
     ],
-    ids=["new", "not asked", "other kernels", "other batch", "other steps", "unknown", "nonsense"],
+    ids=["new", "not asked", "other kernels", "other batch", "other steps", "unknown", "nonsense", "host"],
 )
 def test_or_are_chosen_again(state: Saved | None, config: TrainConfig, kernels: str) -> None:
     assert kept_steps(state, config, kernels) is None

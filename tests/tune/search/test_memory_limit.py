@@ -36,6 +36,14 @@ def test_a_step_that_keeps_no_gradients_is_not_divided() -> None:
     assert [each for each in (2, 4, 8, 16) if fits(each)] == [8]
 
 
+@pytest.mark.parametrize("memory", ["auto", "host", "host_activations"])
+def test_what_fits_only_with_the_host_s_memory_can_be_tried(memory: str) -> None:
+    """As a run would use it."""
+    xl: dict[str, Value] = {"n_layer": 48, "n_head": 25, "n_embd": 1600}
+    assert most(memory="attention", **xl) == 0
+    assert most(memory=memory, **xl) >= 4
+
+
 def test_a_computer_without_a_card_keeps_half_of_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = {"SC_PAGE_SIZE": 1 << 12, "SC_PHYS_PAGES": 1 << 22}  # 16 GiB
     monkeypatch.setattr(os, "sysconf", memory.__getitem__)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import weakref
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 
@@ -19,23 +20,31 @@ from nanopace.hardware.memory import GIB
 
 _ALIGNED = 256  # bytes: what a card's copies and kernels like
 _LEFT = GIB  # for everything else on this machine, which must not start to swap
-_LIMITS = (  # how much a container may use, and uses
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+_LIMITS = (  # how much a container may use, how much it uses, and for what
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat"),
+    (
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        "/sys/fs/cgroup/memory/memory.stat",
+    ),
 )
 
 
 class Arena:
-    """Hands out tensors until it is full. `device`: of the card that will copy them."""
+    """Hands out tensors until it is full. `device`: of the card that will copy them. Whether there is room for it is
+    asked before, once for everything (`check_room`)."""
 
     def __init__(self, size: int, device: torch.device | None = None) -> None:
-        check_room(size)
         try:
             self._memory = mmap.mmap(-1, max(size, _ALIGNED))  # full of zeros
         except OSError:
-            raise _too_little(size, available_bytes()) from None
+            raise UsageError(
+                "memory=host needs {need:.1f} GiB of host memory, which the system refuses; use a smaller model",
+                need=size / GIB,
+            ) from None
         if hasattr(mmap, "MADV_HUGEPAGE"):
-            self._memory.madvise(mmap.MADV_HUGEPAGE)  # faster to pin, and to walk through
+            with suppress(OSError):  # a kernel without such pages
+                self._memory.madvise(mmap.MADV_HUGEPAGE)  # faster to pin, and to walk through
         self._bytes = torch.frombuffer(self._memory, dtype=torch.uint8)
         self._bytes = self._bytes[:size]
         self._used = 0
@@ -44,17 +53,16 @@ class Arena:
             self.pin(device)
 
     def pin(self, device: torch.device) -> None:
-        self.pinned = device.type == "cuda" and len(self._bytes) > 0 and _pin(self._bytes)
+        self.pinned = device.type == "cuda" and len(self._bytes) > 0 and _pin(self._bytes, device)
         if self.pinned:
             weakref.finalize(self, _unpin, self._bytes.data_ptr()).atexit = False
 
-    def empty(self, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        """A tensor of this shape, with zeros."""
-        dtype = dtype or like.dtype
-        begin, size = self._used, like.numel() * dtype.itemsize
+    def empty(self, like: Tensor) -> Tensor:
+        """A tensor like this one, with zeros."""
+        begin, size = self._used, like.nbytes
         self._used += place(size)
         assert self._used <= len(self._bytes), "the arena was made for less"
-        return self._bytes[begin : begin + size].view(dtype).view(like.shape)
+        return self._bytes[begin : begin + size].view(like.dtype).view(like.shape)
 
     def holds(self, tensor: Tensor) -> bool:
         return 0 <= tensor.data_ptr() - self._bytes.data_ptr() < len(self._bytes)
@@ -80,7 +88,12 @@ def check_room(size: int) -> None:
     """Raise if this much host memory is not free: the system would kill the run later, in the middle of a step."""
     free = available_bytes()
     if free is not None and size > free - _LEFT:
-        raise _too_little(size, free)
+        raise UsageError(
+            "memory=host needs {need:.1f} GiB of host memory, but only {free:.1f} GiB are free, of which 1 GiB is left "
+            "for other programs; close some of them, or use a smaller model",
+            need=size / GIB,
+            free=free / GIB,
+        )
 
 
 def available_bytes() -> int | None:
@@ -96,9 +109,18 @@ def _available_of_machine() -> int | None:
     return None
 
 
-def _available_of_container(limit: str, usage: str) -> int | None:
+def _available_of_container(limit: str, usage: str, what_for: str) -> int | None:
     most, used = _read(limit).strip(), _read(usage).strip()
-    return max(0, int(most) - int(used)) if most.isdigit() and used.isdigit() else None
+    if not (most.isdigit() and used.isdigit()):
+        return None
+    return max(0, int(most) - max(0, int(used) - _bytes_of_files(_read(what_for))))
+
+
+def _bytes_of_files(what_for: str) -> int:
+    """What was read or written stays in memory, and counts as used, but only as long as nothing else needs the room."""
+    known = dict(pair for line in what_for.splitlines() if len(pair := line.split()) == 2)
+    names = ("active_file", "inactive_file")  # version 1 has totals as well, with the groups inside
+    return sum(int(known.get(f"total_{name}", known.get(name, "0"))) for name in names)
 
 
 def _read(path: str) -> str:
@@ -108,24 +130,15 @@ def _read(path: str) -> str:
         return ""
 
 
-def _pin(memory: Tensor) -> bool:
+def _pin(memory: Tensor, device: torch.device) -> bool:
     """Whether the system let us pin it. Without, copies take longer and cannot overlap with anything."""
-    return int(torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.numel(), 0)) == 0
+    pinned = int(torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.numel(), 0)) == 0
+    if not pinned:
+        # CUDA keeps the error for whoever asks next, which would be an innocent kernel. torch has no function for that.
+        with suppress(RuntimeError):
+            torch.zeros(1, device=device)
+    return pinned
 
 
 def _unpin(address: int) -> None:
     torch.cuda.cudart().cudaHostUnregister(address)
-
-
-def _too_little(size: int, free: int | None) -> UsageError:
-    if free is None:
-        return UsageError(
-            "memory=host needs {need:.1f} GiB of host memory, which the system refuses; use a smaller model",
-            need=size / GIB,
-        )
-    return UsageError(
-        "memory=host needs {need:.1f} GiB of host memory, but only {free:.1f} GiB are free, of which 1 GiB is left for "
-        "other programs; close some of them, or use a smaller model",
-        need=size / GIB,
-        free=free / GIB,
-    )

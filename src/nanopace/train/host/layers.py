@@ -77,10 +77,11 @@ class Shelf:
             self._inside[slot] = None
 
     def settle(self) -> None:
-        """Whatever is launched later finds everything at home, and what is fetched later comes after that."""
-        for each in self._home:
+        """Whatever is launched later finds everything at home, and nothing in the slots. What is fetched later comes
+        after that."""
+        for each in (*self._home, *self._ready):
             self._bus.wait(each)
-        self._home = [None] * len(self._home)
+        self._home, self._ready = [None] * len(self._home), [None] * len(self._ready)
         self._inside = [None] * len(self._inside)
         self._free = [self._bus.now()] * len(self._free)
 
@@ -107,11 +108,12 @@ class LayerStream:
         self._zero = True
         self._leaving: list[tuple[Done, Activations]] = []
         self._arriving: dict[int, tuple[Done, list[Tensor]]] = {}
-        self._left: list[Done] = [None] * count
 
     def zero_grad(self) -> None:
         """The next micro-batch is a step's first. Nothing is left of one that did not end."""
         self._zero = True
+        if self.gradients is not None:
+            self.gradients.settle()
         self._let_go(0)
         for done, _ in self._arriving.values():
             self._bus.wait(done)
@@ -139,8 +141,7 @@ class LayerStream:
         copies = [
             (each.view(-1), home[: each.numel()]) for each, home in zip(both, self._activations[number], strict=True)
         ]
-        self._left[number] = self._bus.store(copies, self._bus.now())
-        self._leaving.append((self._left[number], saved))  # until they have left
+        self._leaving.append((self._bus.store(copies, self._bus.now()), saved))  # until they have left
         self._let_go(_BEHIND)
         y_1, y_2 = (torch.empty_like(each, device="meta") for each in both)
         return saved._replace(y_1=y_1, y_2=y_2)
@@ -172,12 +173,12 @@ class LayerStream:
             weights.fetch(following, using=number)
 
     def _bring_activations(self, homes: list[list[Tensor]], number: int, saved: Activations) -> Activations:
-        self._let_go(0)
+        self._let_go(0)  # so that all are at home
         for each in (number, number - 1)[: number + 1]:
             if each not in self._arriving:
                 into = [torch.empty_like(like, device=self._bus.device) for like in (saved.y_1, saved.y_2)]
                 copies = [(home[: y.numel()], y.view(-1)) for home, y in zip(homes[each], into, strict=True)]
-                self._arriving[each] = self._bus.load(copies, self._bus.now(), self._left[each]), into
+                self._arriving[each] = self._bus.load(copies, self._bus.now()), into
         done, (y_1, y_2) = self._arriving.pop(number)
         self._bus.wait(done)
         return saved._replace(y_1=y_1, y_2=y_2)

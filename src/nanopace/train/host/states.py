@@ -40,7 +40,7 @@ _TRIAL = 6  # pieces
 
 def arena_for(model: nn.Module, device: torch.device, *, muon: bool) -> Arena:
     """Memory for the blocks' matrices and all averages of matrices and tables; the matrices move into it, and
-    everything else to the card."""
+    everything else to the card. It is not pinned yet."""
     matrices = block_matrices(model)
     size = 0
     for name, weight in model.named_parameters():
@@ -51,7 +51,6 @@ def arena_for(model: nn.Module, device: torch.device, *, muon: bool) -> Arena:
     with torch.no_grad():
         for name, weight in model.named_parameters():
             weight.data = arena.empty(weight).copy_(weight) if name in matrices else weight.to(device)
-    arena.pin(device)  # only now: pinned memory takes its place at once, and the weights had another until here
     return arena
 
 
@@ -81,6 +80,7 @@ class HostStates:
         if isinstance(optimizer, MuonAndAdamW):
             optimizer.take_apart(bus.device)
         _move_averages(optimizer, arena)
+        arena.pin(bus.device)  # only now: pinned memory takes its place at once, and all this had another until here
         self._parts = [*self._adamw_parts()]
         largest = max((each.gradient.numel() for each in self._parts), default=1)
         self._staging = Arena(2 * place_of(torch.Size((largest,))), bus.device)

@@ -21,6 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nanopace.errors import Message
+from nanopace.ledger import NoteEvent
 from nanopace.train.formats.atomic_files import exported_directory
 from nanopace.train.loop.evidence import BATCH, EVIDENCE
 from nanopace.train.loop.parts import Parts
@@ -65,7 +67,7 @@ class CorruptionWatch:
             self._named = {name: _local(each) for name, each in named.items()}
         self._sums = self._since = self._change = torch.empty(0)
         self._kernels = bool(self._named) and _suits_kernels(self._named.values())
-        self._plan: tuple[list[int], Tensor] | None = None
+        self._plan: Tensor | None = None  # for kernels: these tensors never move
         if self._every:
             self.after_update()
             self._since = torch.full_like(self._sums, -1)  # the step before whose update a change was found
@@ -100,6 +102,7 @@ class CorruptionWatch:
         ]
         if everyone := [each for some in self._parts.plan.ranks.gather(own) for each in some]:
             raise CorruptedError(min(since for since, _ in everyone), [each for _, each in everyone])
+        self._parts.clock.mark("other", step, "check_every")
 
     def compute_twice(self, step: int, inputs: Tensor, targets: Tensor, micro_batch: int) -> None:
         """Raise CorruptedError if the gradients of the step's first micro-batch differ from one time to the next. They
@@ -108,11 +111,14 @@ class CorruptionWatch:
         batch = {"inputs": inputs[0], "targets": targets[0]}
         own = attempt(lambda: self._twice(batch, len(inputs)))
         self._parts.passes.zero_grad()
-        if own is None:  # memory is full: the step itself will find out, and can make room
+        if own is None:  # if there is no room for the step either, it will find out, and give something up
             make_room(self._parts.plan.device)
+            said = Message("step {step}: gradients are not checked (check_every), since memory is full", step=step)
+            self._parts.ledger.append(NoteEvent(said, step))
             own = []
         if everyone := [each for some in self._parts.plan.ranks.gather(own) for each in some]:
             raise CorruptedError(step, everyone, batch)
+        self._parts.clock.mark("other", step, "check_every")
 
     def _twice(self, batch: Mapping[str, Tensor], count: int) -> list[Difference]:
         first = {name: each.cpu() if each.is_cuda else each.clone() for name, each in self._gradients(batch, count)}
@@ -137,10 +143,9 @@ class CorruptionWatch:
             return torch.stack([_words(each).sum(dtype=torch.int64) for each in tensors])
         from nanopace.train.kernels.checksum import checksum_plan, checksums
 
-        addresses = [each.data_ptr() for each in tensors]
-        if self._plan is None or self._plan[0] != addresses:
-            self._plan = addresses, checksum_plan(tensors)
-        return checksums(tensors, self._plan[1])
+        if self._plan is None:
+            self._plan = checksum_plan(tensors)
+        return checksums(tensors, self._plan)
 
 
 def _suits_kernels(tensors: Iterable[Tensor]) -> bool:

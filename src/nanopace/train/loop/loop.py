@@ -97,7 +97,6 @@ class Loop:
         if self._corruption.due(step):
             self._corruption.look(step)
             self._corruption.compute_twice(step, inputs, targets, self._stepper.micro_batch)
-            self._clock.mark("other", step, "check_every")
         if parts.release is not None:
             self._wait_for_copies(step)
         loss = self._stepper.accumulate(step, inputs, targets)
@@ -117,7 +116,7 @@ class Loop:
             return self._parts.batches.next()
         except InputError:  # the data is gone: keep what was learned from it
             if self._parts.plan.ranks.size == 1:  # other ranks do not know, and would not save
-                self.checkpoints.save(self.iteration, anyway=True)
+                self._save(self.iteration, anyway=True)
                 self.close_checkpoints(last=True)
             raise
 
@@ -141,8 +140,7 @@ class Loop:
         evaluating = step % config.eval_interval == 0
         saving = step % config.save_interval == 0 if config.save_interval > 0 else evaluating  # below 0: none is saved
         if (saving and config.always_save_checkpoint) or self.checkpoints.due:
-            self._corruption.look(step)  # a checkpoint must not contain any
-            self.checkpoints.save(step)
+            self._save(step)
         if evaluating:
             self._evaluate(step)
         if config.sample_interval and step % config.sample_interval == 0:
@@ -195,10 +193,14 @@ class Loop:
     def _record_best(self, step: int, loss: float) -> None:
         self._best = (step, loss)
         if not self._config.always_save_checkpoint:
-            self._corruption.look(step)
-            self.checkpoints.save(step)
+            self._save(step)
         if step == self.checkpoints.step:
             self._parts.checkpointer.mark_best(step, loss)
+
+    def _save(self, step: int, *, anyway: bool = False) -> None:
+        """A checkpoint must not contain what check_every would find."""
+        self._corruption.look(step)
+        self.checkpoints.save(step, anyway=anyway)
 
     def _state(self, step: int) -> dict[str, object]:
         """What a checkpoint holds in addition to weights and optimizer."""
@@ -225,8 +227,7 @@ class Loop:
         if not self._reports.stopping:
             self._check(self.iteration)
         if not self._config.eval_only:
-            self._corruption.look(self.iteration)
-            self.checkpoints.save(self.iteration, anyway=True)
+            self._save(self.iteration, anyway=True)
             recently = (self.iteration - 1) % self._config.eval_interval == 0
             if not self._reports.stopping and not recently:
                 self._evaluate(self.iteration)

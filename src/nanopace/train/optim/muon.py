@@ -260,6 +260,8 @@ class MuonAndAdamW(torch.optim.Optimizer):
     def take_apart(self, device: torch.device) -> None:
         """Make a stack of every weight, so that they can be updated one after the other; all state is new."""
         weights = [each for stack in self.stacks for each in stack.parts()]
+        self.stacks = []
+        self.state.update((weight, {}) for weight, _ in weights)  # so that there is never memory for both
         self.stacks = [Stack([each], normuon=self._settings.normuon, device=device) for each in weights]
         for stack in self.stacks:
             self.state.update(zip(stack.weights, stack.state(), strict=True))

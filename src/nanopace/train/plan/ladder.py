@@ -12,7 +12,7 @@ from dataclasses import replace
 from nanopace.config import TrainConfig
 from nanopace.errors import ConfigError, Message
 from nanopace.hardware.memory import GIB, climb, climb_with_host, fused_peak_bytes, host_bytes
-from nanopace.knob_values import memory_steps
+from nanopace.knob_values import ingredients, memory_steps
 from nanopace.memory_ladder import MEMORY_STEPS, keeps_gradients, on_host, taken
 from nanopace.train.checkpoint.layout import Saved
 from nanopace.train.host.arena import check_room
@@ -52,7 +52,7 @@ def pick_steps(
     if not steps:
         return steps, Message("everything is kept: it takes about {need:.1f} of {memory:.1f} GiB", **need)
     if on_host(steps):
-        host = host_bytes(*size, steps, recipe=shape.recipe) / GIB
+        host = _host_bytes(config, shape, steps) / GIB
         takes = Message(
             "takes about {need:.1f} of {memory:.1f} GiB, and {host:.1f} GiB of host memory", host=host, **need
         )
@@ -93,8 +93,12 @@ def check_host(config: TrainConfig, shape: ModelShape, kernels: Choice[str], ste
                 "memory=host and check_every cannot be combined: only what is on the card can be checked; use "
                 "check_every=0"
             )
-        size = (shape.n_layer, shape.n_embd, shape.vocab_size, shape.block_size, config.batch_size)
-        check_room(host_bytes(*size, steps, recipe=shape.recipe))
+        check_room(_host_bytes(config, shape, steps))
+
+
+def _host_bytes(config: TrainConfig, shape: ModelShape, steps: Collection[str]) -> int:
+    size = (shape.n_layer, shape.n_embd, shape.vocab_size, shape.block_size, config.batch_size)
+    return host_bytes(*size, steps, recipe=shape.recipe, muon="muon" in ingredients(shape.recipe, shape.without))
 
 
 def released_batch(config: TrainConfig, shape: ModelShape, machine: Machine, kernels: str) -> int | None:

@@ -10,12 +10,16 @@ from dataclasses import replace
 
 import torch
 
+from nanopace.errors import ConfigError
+from nanopace.literals import shown
 from nanopace.train.clock.clock import Clock
 from nanopace.train.fused.attention import pick_attention, pick_fixed_order
 from nanopace.train.kernels.fp8 import pick_products, products_by_rule
 from nanopace.train.plan.device import set_tf32
 from nanopace.train.plan.run_plan import Choice, RunPlan
 from nanopace.train.warm_start import keep_compiled
+
+_WORKSPACES = (":4096:8", ":16:8")  # of cuBLAS: those with which it has the same bits every time
 
 
 def measure(plan: RunPlan, clock: Clock) -> RunPlan:
@@ -33,7 +37,7 @@ def measure(plan: RunPlan, clock: Clock) -> RunPlan:
 def with_attention(plan: RunPlan) -> RunPlan:
     config, dtype = plan.config, getattr(torch, plan.config.dtype)
     if config.deterministic:
-        _fix_libraries(plan.device)
+        _fix_libraries(plan)
         picked = pick_fixed_order(plan.shape, plan.device, dtype, ours=plan.kernels.value == "fused")
     else:
         picked = pick_attention(plan.shape, config.batch_size, plan.device, dtype)
@@ -47,9 +51,16 @@ def with_products(plan: RunPlan) -> RunPlan:
     return replace(plan, fp8=Choice(*picked))
 
 
-def _fix_libraries(device: torch.device) -> None:
-    """cuBLAS and the compiler read these when they are first used. Who has set them decides."""
-    if device.type != "cuda":
+def _fix_libraries(plan: RunPlan) -> None:
+    """cuBLAS and the compiler read these when they are first used. Who has set them decides, unless torch refuses it:
+    it only checks the products that are not ours."""
+    if plan.device.type != "cuda":
         return
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    workspace = os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", _WORKSPACES[0])
+    if workspace not in _WORKSPACES and plan.kernels.value != "fused":
+        raise ConfigError(
+            "deterministic=True needs CUBLAS_WORKSPACE_CONFIG=:4096:8 or :16:8 in the environment, not {value}; unset "
+            "it",
+            value=shown(workspace),
+        )
     os.environ.setdefault("TORCHINDUCTOR_DETERMINISTIC", "1")

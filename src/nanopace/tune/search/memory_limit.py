@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable
 
 from nanopace.config import TrainConfig
-from nanopace.hardware.memory import GIB, fused_peak_bytes, peak_bytes, usable_bytes
+from nanopace.hardware.memory import GIB, climb, climb_with_host, fused_peak_bytes, peak_bytes, usable_bytes
 from nanopace.knob_values import memory_bytes, memory_steps
 from nanopace.ledger import RunEvent
-from nanopace.memory_ladder import keeps_gradients, useful_steps
+from nanopace.memory_ladder import keeps_gradients, on_host
 
 _OF_THE_CARD = 0.98
 _OF_THE_COMPUTER = 0.5  # the rest is for other programs
@@ -26,12 +26,22 @@ def fits_in(event: RunEvent, config: TrainConfig) -> Callable[[int], bool]:
     if not memory:
         return lambda _: True
     if str(event.choices.get("kernels", "")).startswith("fused"):
-        asked = memory_steps(config.memory)
-        steps = useful_steps(config.recipe) if asked is None else asked  # auto takes as many as it needs
-        divisible = keeps_gradients(steps)
-        return lambda count: (
-            fused_peak_bytes(*size, count, steps, recipe=config.recipe, fp8=config.fp8) <= usable_bytes(memory / GIB)
-            and (divisible or count == config.batch_size)
-        )
+        return lambda count: _fits_fused(config, count, memory / GIB)
     compiled = config.compile
     return lambda count: peak_bytes(*size, count, compiled=compiled) <= _OF_THE_CARD * memory
+
+
+def _fits_fused(config: TrainConfig, count: int, memory_gb: float) -> bool:
+    """With the memory steps that a run would take."""
+    size = (config.n_layer, config.n_embd, config.vocab_size, config.block_size, count)
+    asked = memory_steps(config.memory)
+    if asked is None:
+        steps = climb(*size, memory_gb, recipe=config.recipe, fp8=config.fp8)
+    else:
+        steps = (
+            (*asked, *climb_with_host(*size, memory_gb, recipe=config.recipe, fp8=config.fp8))
+            if on_host(asked)
+            else asked
+        )
+    fits = fused_peak_bytes(*size, steps, recipe=config.recipe, fp8=config.fp8) <= usable_bytes(memory_gb)
+    return fits and (keeps_gradients(steps) or count == config.batch_size)
