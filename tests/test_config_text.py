@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nanopace.config_text import read_config, read_config_text, read_override
+from nanopace.config_text import read_config, read_config_text, read_override, split_overrides
 from nanopace.errors import ConfigError, UsageError
 
 SHAKESPEARE = """\
@@ -214,6 +214,21 @@ def test_a_byte_order_mark_is_nothing(tmp_path: Path) -> None:
 def test_overrides(text: str, expected: tuple[str, object]) -> None:
     assert read_override(text) == expected
     assert type(read_override(text)[1]) is type(expected[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("batch_size=8", ["batch_size=8"]),
+        ("batch_size=8,n_embd = 64", ["batch_size=8", "n_embd = 64"]),
+        ("without=rope,xsa, matrix_lr=0.02", ["without=rope,xsa", "matrix_lr=0.02"]),
+        ("dataset='a,b',seed=3", ["dataset='a,b'", "seed=3"]),
+        ("batch_size", ["batch_size"]),
+        ("", [""]),
+    ],
+)
+def test_several_overrides_are_separated_where_a_name_follows(text: str, expected: list[str]) -> None:
+    assert split_overrides(text) == expected
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import errno
 import os
+import re
 import stat
 import warnings
 from collections.abc import Mapping
@@ -137,14 +138,19 @@ def _check_slips(tree: ast.Module, name: str, program: Program) -> None:
 # --- overrides -------------------------------------------------------------------------------------------------------
 
 
-def read_override(text: str) -> tuple[str, Value]:
-    """Parse an override for --set: 'batch_size=8' becomes ('batch_size', 8)."""
+def read_override(text: str, flag: str = "--set") -> tuple[str, Value]:
+    """Parse an override: 'batch_size=8' becomes ('batch_size', 8)."""
     name, equals, written = (part.strip() for part in text.partition("="))
     if not equals or not name:
-        raise UsageError("--set {text}: must be name=value, such as batch_size=8", text=text)
+        raise UsageError("{flag} {text}: must be name=value, such as batch_size=8", flag=flag, text=text)
     if name not in KNOBS:
-        raise _unknown_knob(name)
-    return name, _knob_value(KNOBS[name], written, flag=f"--set {name}")
+        raise _unknown_knob(name, flag)
+    return name, _knob_value(KNOBS[name], written, flag=f"{flag} {name}")
+
+
+def split_overrides(text: str) -> list[str]:
+    """Separate several: 'batch_size=8,without=rope,xsa' are two. Values may contain commas."""
+    return [each.strip() for each in re.split(r",(?=\s*\w+\s*=)", text)]
 
 
 def read_knob(name: str, written: str, flag: str, knobs: Mapping[str, Knob] = KNOBS) -> Value:
@@ -190,8 +196,8 @@ def _literal_or_text(written: str, knob: Knob) -> Value:
     return written  # wandb_run_name=7 is the string "7"
 
 
-def _unknown_knob(name: str) -> UsageError:
+def _unknown_knob(name: str, flag: str) -> UsageError:
     near = nearest(name, KNOBS, cutoff=0.5)
     if near is not None:
-        return UsageError("--set {knob}: unknown setting; did you mean {near}?", knob=name, near=near)
-    return UsageError("--set {knob}: unknown setting; use nanoGPT's names, such as batch_size", knob=name)
+        return UsageError("{flag} {knob}: unknown setting; did you mean {near}?", flag=flag, knob=name, near=near)
+    return UsageError("{flag} {knob}: unknown setting; use nanoGPT's names, such as batch_size", flag=flag, knob=name)

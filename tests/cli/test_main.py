@@ -168,6 +168,7 @@ OPTIONS = {
         "--steps",
         "--timeout",
         "--together",
+        "--try",
         "--width",
     ],
     "verify": ["--help", "--lang", "--which"],

@@ -1,7 +1,8 @@
 """files-0.1.tar.xz: the files that nanopace 0.1 wrote. make.py shows how it was made.
 
 Later code never recreates it, since then it would no longer be old: a changed format gets its own archive next to this
-one, and this one must still load.
+one, and this one must still load. files-0.2.tar.xz has what ablate stores since each repeat has a seed of its own;
+trials with one seed for all of them are refused.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
-ARCHIVE = Path(__file__).parent / "files-0.1.tar.xz"
+ARCHIVE, LATER = (Path(__file__).parent / f"files-{version}.tar.xz" for version in ("0.1", "0.2"))
 
 SMALL = {
     "device": "cpu",
@@ -45,7 +46,9 @@ def resume(out_dir: str, *flags: str, **knobs: str) -> list[str]:
 
 
 def unpack(directory: Path) -> Path:
-    with tarfile.open(ARCHIVE) as archive:
-        safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python 3.11 has it since 3.11.4
-        archive.extractall(directory, **safely)  # type: ignore[arg-type]
+    """The files of all archives; a later one replaces what is in an earlier one."""
+    safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python 3.11 has it since 3.11.4
+    for path in (ARCHIVE, LATER):
+        with tarfile.open(path) as archive:
+            archive.extractall(directory, **safely)  # type: ignore[arg-type]
     return directory

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanopace.tune.shapley import Players, coalitions, drawn_orders, schedule, shares, t95
+from nanopace.tune.shapley import Players, coalitions, drawn_orders, scatter, schedule, shares
+from nanopace.tune.student import student
 
 NAMES = ("a", "b", "c", "d", "e", "f")
 
@@ -37,7 +38,7 @@ def test_it_is_the_mean_over_all_orders_and_adds_up(count: int, draw: random.Ran
 def test_of_a_single_change_it_is_a_t_test_of_two_means() -> None:
     found = shares(["a"], {frozenset(): [1.0, 2.0, 3.0], frozenset("a"): [4.0, 5.0, 6.0]})
     assert found[0].value == 3
-    assert found[0].error == pytest.approx(t95(4) * math.sqrt(1 / 3 + 1 / 3))
+    assert found[0].error == pytest.approx(student(0.95, 4) * math.sqrt(1 / 3 + 1 / 3))
     assert found[0].shows
 
 
@@ -90,6 +91,16 @@ def test_every_round_measures_everything_in_an_order_of_its_own() -> None:
     assert plan == schedule(coalitions(NAMES[:3], 0, 1), 4, seed=5)
 
 
-@pytest.mark.parametrize(("freedom", "expected"), [(1, 12.71), (9, 2.31), (60, 2.04), (61, 1.96)])
-def test_students_t(freedom: int, expected: float) -> None:
-    assert t95(freedom) == expected
+def test_what_repeats_of_the_same_number_have_in_common_is_not_scatter() -> None:
+    """Each seed shifts all settings; the rest has a standard deviation of 0.01."""
+    draw, found = random.Random(3), []
+    for _ in range(400):
+        seeds = [draw.gauss(0, 1) for _ in range(3)]
+        measured = {some: [seed + draw.gauss(0, 0.01) for seed in seeds] for some in coalitions(NAMES[:2], 0, 1)}
+        deviation, freedom = scatter(measured, paired=True)
+        assert deviation is not None
+        assert freedom == 6  # 4 settings x 3 seeds, less 4 means, less 2 that the seeds have in common
+        found.append(deviation**2)
+    assert math.sqrt(fmean(found)) == pytest.approx(0.01, rel=0.05)
+    assert scatter(measured)[0] > 0.1  # type: ignore[operator]
+    assert scatter({frozenset(): [1.0], frozenset("a"): [2.0]}, paired=True) == (None, 0)

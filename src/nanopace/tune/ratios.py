@@ -1,4 +1,4 @@
-"""Differences of logarithms as readable factors: 0.42 times, with an interval."""
+"""Differences as people read them: those of logarithms as factors, 0.42 times; both kinds with an interval."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ def interval(share: Share, words: Words) -> str:
         return UNKNOWN
     low, high = (times(share.value + sign * share.error, words) for sign in (-1, 1))
     return words.text("{low} to {high}", low=low, high=high).replace(" ", "\u00a0")
+
+
+def difference(share: Share, words: Words) -> str:
+    """With its sign, since less is usually better."""
+    said = words.number(share.value, 4) if share.value < 0 else f"+{words.number(share.value, 4)}"
+    return said if share.error is None else f"{said}\u00a0±\u00a0{words.number(share.error, 4)}"
 
 
 def plain(value: Value) -> str:

@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
 
+from nanopace.tune.student import student
+
 Players = frozenset[str]
 
 MOST_EXHAUSTIVE = 4  # players: 16 combinations; beyond that, orders are drawn
-
-# Student's t for 95% by degrees of freedom.
-_T95 = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 10: 2.23, 15: 2.13, 20: 2.09, 30: 2.04}
-_NORMAL95 = 1.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +58,16 @@ def drawn_orders(players: Sequence[str], count: int, seed: int) -> list[tuple[st
 
 
 def shares(
-    players: Sequence[str], measured: Mapping[Players, Sequence[float]], orders: Sequence[Sequence[str]] = ()
+    players: Sequence[str],
+    measured: Mapping[Players, Sequence[float]],
+    orders: Sequence[Sequence[str]] = (),
+    *,
+    paired: bool = False,
 ) -> list[Share]:
-    """The share of each player, from all combinations or, with `orders`, from those along them."""
+    """The share of each player, from all combinations or, with `orders`, from those along them. `paired`: see
+    `scatter`."""
     weigh = _weights if not orders else lambda player, _: _weights_along(player, orders)
-    deviation, freedom = _pooled(measured)
+    deviation, freedom = scatter(measured, paired=paired)
     means = {players: fmean(values) for players, values in measured.items()}
     found = []
     for player in players:
@@ -73,15 +76,9 @@ def shares(
         error = None
         if deviation is not None:
             variance = sum(weight**2 * deviation**2 / len(measured[some]) for some, weight in weights.items())
-            error = t95(freedom) * math.sqrt(variance + _variance_of_orders(player, orders, means))
+            error = student(0.95, freedom) * math.sqrt(variance + _variance_of_orders(player, orders, means))
         found.append(Share(player, value, error))
     return found
-
-
-def t95(freedom: int) -> float:
-    """Student's t for these degrees of freedom, or for the next fewer in the table."""
-    known = [each for each in _T95 if each <= freedom]
-    return _NORMAL95 if freedom > 60 else _T95[max(known, default=1)]
 
 
 def _weights(player: str, players: Sequence[str]) -> dict[Players, float]:
@@ -106,13 +103,18 @@ def _weights_along(player: str, orders: Sequence[Sequence[str]]) -> dict[Players
     return weights
 
 
-def _pooled(measured: Mapping[Players, Sequence[float]]) -> tuple[float | None, int]:
-    """The standard deviation of one measurement, and its degrees of freedom."""
-    freedom = sum(len(values) - 1 for values in measured.values())
+def scatter(measured: Mapping[Players, Sequence[float]], *, paired: bool = False) -> tuple[float | None, int]:
+    """The standard deviation of one measurement, and its degrees of freedom. `paired`: the repeats of the same number
+    have something in common, such as a seed, which is not counted, since it cancels in differences."""
+    rest = [[value - fmean(values) for value in values] for values in measured.values()]
+    freedom = sum(len(values) - 1 for values in rest)
+    if paired:
+        common = [fmean(some) for some in zip(*rest, strict=True)]
+        rest = [[value - part for value, part in zip(values, common, strict=True)] for values in rest]
+        freedom -= len(common) - 1
     if freedom <= 0:
         return None, 0
-    squares = sum((value - fmean(values)) ** 2 for values in measured.values() for value in values)
-    return math.sqrt(squares / freedom), freedom
+    return math.sqrt(sum(value**2 for values in rest for value in values) / freedom), freedom
 
 
 def _variance_of_orders(player: str, orders: Sequence[Sequence[str]], means: Mapping[Players, float]) -> float:

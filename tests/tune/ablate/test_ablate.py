@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import io
 import math
-from pathlib import Path
 
 import pytest
 
 from nanopace.errors import ConfigError, UsageError
 from nanopace.literals import Value
 from nanopace.train.models.recipes import recipe_defaults, shape_defaults
-from nanopace.tune.ablate import ablate
-from nanopace.tune.ablate.ablate import (
-    OF_RECIPE,
-    Ablation,
-    Plan,
-    Player,
-    Tried,
-    conclude,
-    make_plan,
-    measure,
-    read_results,
-)
+from nanopace.tune.ablate.ablate import OF_RECIPE, Ablation, Plan, Player, conclude, make_plan
 from nanopace.tune.ablate.ablate_view import page, write
-from nanopace.tune.results import RESULTS
+from nanopace.tune.ablate.trials import Tried
 from nanopace.tune.shapley import Share
 from nanopace.tune.trial import Outcome
 from nanopace.views.terminal.writer import TerminalWriter
@@ -101,10 +89,10 @@ def test_speed_is_divided_into_what_a_token_costs_and_how_well_the_machine_is_us
     """Twice the FLOPs with 10% better utilisation; half the micro-batch, and nothing else."""
     plan = plan_of({"n_embd": 384, "batch_size": 16}, {"n_embd": 768, "batch_size": 8})
     tried = []
-    for changed, number in plan.trials:
-        wide = "n_embd" in changed
-        rate = 1000 * (0.55 if wide else 1.0) * math.exp(0.001 if number else -0.001)
-        tried.append(Tried(changed, number, outcome(rate, 200.0 if wide else 100.0)))
+    for trial in plan.trials:
+        wide = "n_embd" in trial.changed
+        rate = 1000 * (0.55 if wide else 1.0) * math.exp(0.001 if trial.repeat else -0.001)
+        tried.append(Tried(trial.changed, trial.repeat, outcome(rate, 200.0 if wide else 100.0)))
     found = conclude(plan, tried)
     assert found.tokens_per_second == pytest.approx((1000, 550))
     assert found.flops is not None
@@ -117,40 +105,33 @@ def test_speed_is_divided_into_what_a_token_costs_and_how_well_the_machine_is_us
     assert found.speed[batch].value == pytest.approx(0, abs=1e-9)
     assert not found.speed[batch].shows
     assert found.loss is None
-    unknown = [Tried(each.changed, each.number, outcome(1.0, None)) for each in tried]
+    unknown = [Tried(each.changed, each.repeat, outcome(1.0, None)) for each in tried]
     assert conclude(plan, unknown).utilisation is None
 
 
 def test_the_loss_is_divided_too() -> None:
-    plan = make_plan({"learning_rate": 1e-3}, {}, steps=5, repeats=2, evaluates=True, orders=4)
-    tried = [Tried(changed, number, outcome(1.0, loss=4.0 - len(changed))) for changed, number in plan.trials]
+    """Seeds differ by far more than the change makes; between equal seeds, it differs by 0.01."""
+    plan = make_plan({"learning_rate": 1e-3}, {}, steps=5, repeats=3, evaluates=True, orders=4)
+    tried = [
+        Tried(
+            each.changed,
+            each.repeat,
+            outcome(1.0, loss=4.0 + each.repeat - len(each.changed) * (1 + each.repeat / 100)),
+        )
+        for each in plan.trials
+    ]
     found = conclude(plan, tried)
-    assert found.losses == (4.0, 3.0)
+    assert found.losses == pytest.approx((5.0, 3.99))
     assert found.loss is not None
-    assert found.loss[0].value == -1.0
+    assert found.loss[0].value == pytest.approx(-1.01)
+    # A t interval of the three differences, -1, -1.01 and -1.02, with two degrees of freedom.
+    assert found.loss[0].error == pytest.approx(4.303 * 0.01 / math.sqrt(3), rel=1e-3)
 
 
-def test_what_is_there_is_not_run_again_and_a_failure_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = plan_of({"batch_size": 16}, {})
-    ran: list[Path] = []
-
-    def run_trial(_: dict[str, Value], folder: Path, __: float) -> Outcome:
-        folder.mkdir()
-        ran.append(folder)
-        return Outcome(failure="memory", seconds=1.0) if len(ran) == 3 else outcome(float(len(ran)))
-
-    monkeypatch.setattr(ablate, "run_trial", run_trial)
-    told: list[Tried] = []
-    tried = measure(plan, tmp_path, 60, told.append)
-    assert told == tried
-    assert [each.outcome.failure for each in tried] == [None, None, "memory"]
-    kept = (tmp_path / RESULTS).read_text()
-    (tmp_path / RESULTS).write_text(kept[:-20])  # torn, as by a kill
-    assert [each.outcome for each in read_results(tmp_path)] == [each.outcome for each in tried[:2]]
-    again = measure(plan, tmp_path, 60, told.append)
-    assert [each.outcome.tokens_per_second for each in again] == [1.0, 2.0, 4.0, 5.0]
-    assert len(set(ran)) == 5  # no directory is used twice
-    assert [each.outcome for each in read_results(tmp_path)] == [each.outcome for each in again]
+def test_each_repeat_has_a_seed_of_its_own_and_each_combination_the_same_ones() -> None:
+    plan = plan_of({"batch_size": 16, "seed": 5}, {"seed": 9})
+    seeds = {(each.changed, each.repeat): each.settings["seed"] for each in plan.trials}
+    assert seeds == {(some, repeat): 5 + repeat for some in plan.combinations for repeat in (0, 1)}
 
 
 def test_of_arithmetic_that_stays_the_same_nothing_is_said_and_long_names_break_at_an_underscore() -> None:

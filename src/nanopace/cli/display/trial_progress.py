@@ -34,7 +34,7 @@ class TrialProgress(WithBar):
         return self
 
     def add(self, outcome: Outcome, changed: Sequence[str]) -> None:
-        from nanopace.tune.search.tune_view import failure
+        from nanopace.tune.failures import failure
 
         self._done += 1
         rate, words = outcome.tokens_per_second, self._words
@@ -51,6 +51,13 @@ class TrialProgress(WithBar):
             self._bar.update(self._task, completed=time.monotonic() - self._begin, done=self._of())
         else:
             self._bar.update(self._task, completed=self._done, done=self._of(), last=line)
+
+    def drop(self, count: int) -> None:
+        """That many trials will not be run."""
+        if self._count is not None:
+            self._count -= count
+            if self._bar is not None and self._task is not None:
+                self._bar.update(self._task, total=self._count, done=self._of())
 
     def _of(self) -> str:
         return f"{self._done}" if self._count is None else f"{self._done}/{self._count}"

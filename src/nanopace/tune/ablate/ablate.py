@@ -12,22 +12,19 @@ so that a knob's share of the utilisation is the sum of its shares of the speed 
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 
 from nanopace.config import KNOBS, TrainConfig
 from nanopace.errors import ConfigError, UsageError
 from nanopace.literals import Value
-from nanopace.tune.results import keep_result, kept_results
+from nanopace.tune.ablate.trials import Trial, Tried, settings_of_repeat
 from nanopace.tune.shapley import Players, Share, coalitions, drawn_orders, schedule, shares
-from nanopace.tune.trial import Outcome, run_trial, settings_of_trial
+from nanopace.tune.trial import Outcome
 
-_SAME_IN_EVERY_TRIAL = ("max_iters", "seed")
+_SET_FOR_EACH_TRIAL = ("max_iters", "seed")
 # For these, a recipe may have its own defaults, so they belong to their config's recipe (train/models/recipes.py).
 OF_RECIPE = (
     *("learning_rate", "min_lr", "weight_decay", "beta1", "beta2", "grad_clip", "decay_lr", "warmup_iters"),
@@ -35,10 +32,10 @@ OF_RECIPE = (
 )
 
 
-def _is_apart(name: str) -> bool:
-    """Whether a knob is not a property of a run, or the same in every trial."""
+def is_apart(name: str) -> bool:
+    """Whether a knob is not a property of a run, or set by ourselves for each trial."""
     knob = KNOBS[name]
-    return knob.part == "call" or knob.effect == "bookkeeping" or name in _SAME_IN_EVERY_TRIAL
+    return knob.part == "call" or knob.effect == "bookkeeping" or name in _SET_FOR_EACH_TRIAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,31 +68,22 @@ class Plan:
         return coalitions([each.name for each in self.players], len(self.orders), self.seed)
 
     @property
-    def trials(self) -> list[tuple[Players, int]]:
-        return schedule(self.combinations, self.repeats, self.seed)
+    def trials(self) -> list[Trial]:
+        order = schedule(self.combinations, self.repeats, self.seed)
+        return [Trial(changed, repeat, self.settings(changed, repeat)) for changed, repeat in order]
 
-    def settings(self, changed: Players) -> dict[str, Value]:
+    def settings(self, changed: Players, repeat: int = 0) -> dict[str, Value]:
         knobs = dict(self.base)
         for player in self.players:
             if player.name in changed:
                 knobs.update(zip(player.knobs, player.after, strict=True))
-        set_ones = {name: value for name, value in knobs.items() if value is not None}
-        return settings_of_trial(set_ones, self.steps, evaluates=self.evaluates)
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """One trial and its outcome."""
-
-    changed: Players
-    number: int  # of the repeat
-    outcome: Outcome
+        return settings_of_repeat(knobs, repeat, self.steps, evaluates=self.evaluates)
 
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
     """The effect of each player. Speed, FLOPs and utilisation are differences of logarithms; the loss is a difference
-    of losses."""
+    of losses, with the same seeds."""
 
     players: tuple[Player, ...]
     speed: tuple[Share, ...]
@@ -124,7 +112,7 @@ def make_plan(
 ) -> Plan:
     """Plan the trials. Both configs are knobs by name; whatever they do not set has nanoGPT's default."""
     before, after = TrainConfig(**_known(a)).as_dict(), TrainConfig(**_known(b)).as_dict()  # type: ignore[arg-type]
-    changed = [name for name in KNOBS if before[name] != after[name] and not _is_apart(name)]
+    changed = [name for name in KNOBS if before[name] != after[name] and not is_apart(name)]
     if not changed:
         raise UsageError("both configs train the same way: no setting that affects a run differs")
     of_recipe = [name for name in OF_RECIPE if name in a or name in b] if "recipe" in changed else []
@@ -140,11 +128,6 @@ def make_plan(
     drawn = tuple(drawn_orders(names, orders, seed)) if len(coalitions(names, orders, seed)) < 2 ** len(names) else ()
     base = {name: old[name] for name in KNOBS if name in a or name in b}
     return Plan(base, players, steps, repeats, evaluates, drawn, seed)
-
-
-def plan_text(plan: Plan) -> str:
-    """A text that differs between plans, so that their results are never mixed."""
-    return json.dumps({"settings": [plan.settings(some) for some in plan.combinations], "repeats": plan.repeats})
 
 
 def _known(knobs: Mapping[str, Value]) -> dict[str, Value]:
@@ -217,39 +200,6 @@ def _trains(changed: Sequence[tuple[str, ...]], before: Mapping[str, Value], aft
     return True
 
 
-# --- measuring -------------------------------------------------------------------------------------------------------
-
-
-def measure(plan: Plan, folder: Path, timeout_s: float, tell: Callable[[Tried], None]) -> list[Tried]:
-    """Run the missing trials; results are stored in the folder as they come. `tell` is called with each one."""
-    done = {(each.changed, each.number): each for each in read_results(folder)}
-    found = []
-    for number, (changed, repeat) in enumerate(plan.trials):
-        tried = done.get((changed, repeat))
-        if tried is None:
-            tried = Tried(
-                changed, repeat, run_trial(plan.settings(changed), _free(folder / f"{number:03d}"), timeout_s)
-            )
-            keep_result(folder, sorted(changed), repeat, tried.outcome)
-        found.append(tried)
-        tell(tried)
-        if not tried.outcome.worked:
-            break  # without this one, there is no answer
-    return found
-
-
-def _free(folder: Path) -> Path:
-    """A name that no interrupted trial has taken."""
-    count = 0
-    while os.path.lexists(folder.with_name(f"{folder.name}-{count}")):
-        count += 1
-    return folder.with_name(f"{folder.name}-{count}")
-
-
-def read_results(folder: Path) -> list[Tried]:
-    return [Tried(frozenset(changed), number, outcome) for changed, number, outcome in kept_results(folder)]
-
-
 # --- what came of it -------------------------------------------------------------------------------------------------
 
 
@@ -268,7 +218,7 @@ def conclude(plan: Plan, tried: Sequence[Tried]) -> Ablation:
         utilisation=None
         if flops is None
         else tuple(Share(a.player, a.value + b.value, a.error) for a, b in zip(speed, flops, strict=True)),
-        loss=None if losses is None else tuple(shares(names, losses, plan.orders)),
+        loss=None if losses is None else tuple(shares(names, losses, plan.orders, paired=True)),
         tokens_per_second=(math.exp(fmean(speeds[nothing])), math.exp(fmean(speeds[everything]))),
         losses=None if losses is None else (fmean(losses[nothing]), fmean(losses[everything])),
         trials=len(tried),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from nanopace.literals import Value
 from nanopace.tune.ablate.ablate import Ablation, Player
-from nanopace.tune.ratios import interval, plain, times
+from nanopace.tune.ratios import difference, interval, plain, times
 from nanopace.tune.shapley import Share
 from nanopace.views.document import Cell, Section, Table, Text
 from nanopace.views.terminal.writer import TerminalWriter
@@ -57,9 +57,10 @@ def _sections(found: Ablation, words: Words) -> list[Section]:
     sections = [Section("speed", words.text("Which setting made the difference"), (table, note))]
     if found.loss is not None and found.losses is not None:
         rows = [
-            (_named(player), _difference(share, words)) for player, share in zip(found.players, found.loss, strict=True)
+            (_named(player), difference(share, words)) for player, share in zip(found.players, found.loss, strict=True)
         ]
-        together = (words.text("all together"), words.number(found.losses[1] - found.losses[0], 4))
+        everything = Share("", found.losses[1] - found.losses[0], None)
+        together = (words.text("all together"), difference(everything, words))
         sections.append(Section("loss", words.text("The loss"), [Table([*rows, together], "lr")]))
     return sections
 
@@ -112,11 +113,6 @@ def _settings(knobs: Sequence[str], values: Sequence[Value | None]) -> str:
         named = dict(zip(knobs, said, strict=True))
         return f"{named['batch_size']} x {named['gradient_accumulation_steps']}"
     return ", ".join(said)
-
-
-def _difference(share: Share, words: Words) -> str:
-    said = words.number(share.value, 4)
-    return said if share.error is None else f"{said} ± {words.number(share.error, 4)}"
 
 
 def _verdict(found: Ablation, words: Words) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nanopace.hardware.calibration import Calibration
+from nanopace.tune.failures import failure
 from nanopace.tune.ratios import interval, plain, times
 from nanopace.tune.search.knob_trials import KnobTrial
 from nanopace.tune.search.micro_batch_search import Probe
@@ -213,8 +214,3 @@ def setting_name(changed: Changed) -> str:
     return " ".join(
         f"{knob}={plain(value)}" for knob, value in changed.items() if knob != "gradient_accumulation_steps"
     )
-
-
-def failure(code: str, words: Words) -> str:
-    said = {"memory": words.text("out of memory"), "time": words.text("out of time"), "error": words.text("failed")}
-    return said.get(code, UNKNOWN)

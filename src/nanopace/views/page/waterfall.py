@@ -1,4 +1,4 @@
-"""A waterfall chart: how one figure becomes another, change by change.
+"""A waterfall chart: how one figure becomes another, change by change; or what several changes do, each by itself.
 
 The axis is logarithmic, so that equal changes have equal lengths everywhere; every bar can have an interval.
 """
@@ -34,13 +34,15 @@ class Bar:
     says: str
 
 
-def bars(first: tuple[str, float, str], changes: Sequence[Change], last: tuple[str, float, str]) -> list[Bar]:
-    """`first` and `last`: a name, its logarithm, and its text."""
-    at, ends, reach = first[1], [first[1], last[1]], []
+def bars(first: tuple[str, float, str], changes: Sequence[Change], last: tuple[str, float, str] | None) -> list[Bar]:
+    """`first` and `last`: a name, its logarithm, and its text. Without a last one, every change begins at the first."""
+    ends, reach = [first[1] if last is None else last[1]], []
+    at = first[1]
     for change in changes:
-        at += change.value
-        ends.append(at)
-        reach.append((at - (change.error or 0.0), at + (change.error or 0.0)))
+        end = at + change.value
+        ends += [at, end]
+        reach.append((end - (change.error or 0.0), end + (change.error or 0.0)))
+        at = first[1] if last is None else end
     lowest, highest = min([*ends, *(low for low, _ in reach)]), max([*ends, *(high for _, high in reach)])
     length = (highest - lowest) or 1.0
 
@@ -63,5 +65,5 @@ def bars(first: tuple[str, float, str], changes: Sequence[Change], last: tuple[s
                 change.says,
             )
         )
-        at += change.value
-    return [*found, Bar(last[0], "whole", 0.0, place(last[1]), None, None, last[2])]
+        at = first[1] if last is None else at + change.value
+    return found if last is None else [*found, Bar(last[0], "whole", 0.0, place(last[1]), None, None, last[2])]
