@@ -133,12 +133,14 @@ def pages(run: Diagnosis) -> dict[str, str]:
 
 def wait_until(page: playwright.Page, holds: str) -> None:
     """Polls from here: playwright's own way evaluates strings inside the page, which the page's policy forbids."""
+    from playwright.sync_api import Error
+
     end = time.monotonic() + 30
     while True:
         try:
             if page.evaluate(holds):
                 return
-        except playwright.Error:  # the page is being replaced by another, and has no document for a moment
+        except Error:  # the page is being replaced by another, and has no document for a moment
             if time.monotonic() > end:
                 raise
         assert time.monotonic() < end, holds
