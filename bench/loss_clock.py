@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from nanopace.ledger import CheckpointEvent, CompileEvent, EvalEvent, Event, StepEvent
 from nanopace.run import Run
@@ -81,6 +82,14 @@ def trace_of_ledger(events: Sequence[Event]) -> Trace:
 def seconds_of_steps(events: Sequence[Event], steps: int) -> float:
     """The time of the first `steps` steps alone, without evaluations and checkpoints, as modded-nanogpt counts."""
     return sum(each.ms for each in events if isinstance(each, StepEvent) and each.iteration < steps) / 1000
+
+
+def seconds_of_rows(run: Run, steps: int) -> float:
+    """The same, from nanoGPT's log, whose rows contain them: a row with an evaluation counts as one without."""
+    evaluated = {each.iteration for each in run.evaluations}
+    ms = {row.iteration: row.ms for row in run.rows if 0 < row.iteration <= steps}
+    plain = median([each for iteration, each in ms.items() if iteration not in evaluated])
+    return sum(plain if iteration in evaluated else each for iteration, each in ms.items()) / 1000
 
 
 def _belongs(save: CheckpointEvent, evaluation: EvalEvent) -> bool:

@@ -29,7 +29,6 @@ class Judge:
     def __init__(self, corpus: Path, device: str, block_size: int, windows: int | None, batch_size: int) -> None:
         self._device = torch.device(device)
         self._model: Any = None
-        self._first: np.ndarray | None = None
         self.split = open_corpus(corpus).val
         self._evaluator = Evaluator(
             lambda tokens, targets: self._model.sequence_losses(tokens, targets),
@@ -48,13 +47,12 @@ class Judge:
     def evaluate(
         self, weights: Path, stream: np.ndarray | None = None, end_of_text: int = 0, reach: tuple[int, ...] = ()
     ) -> dict[str, Any]:
-        """The loss, and its difference from the first weights' loss, window by window; also, for each reach, the loss
-        on the documents in a stream of tokens."""
+        """The loss; also, for each reach, the loss on the documents in a stream of tokens."""
         self._model = open_pretrained(weights).model(self._device)
         half = torch.autocast("cuda", torch.bfloat16) if self._device.type == "cuda" else nullcontext()
         with torch.no_grad(), half:
             self._evaluator.evaluate(0)
-            found = self.compare(np.asarray(self._evaluator.state()["before"]))
+            found = judged(np.asarray(self._evaluator.state()["before"]))
             if stream is not None and isinstance(self._model, FastGPT):
                 tokens = torch.from_numpy(stream).to(self._device)
                 documents = {each: document_loss(self._model, tokens, end_of_text, each) for each in reach}
@@ -64,19 +62,11 @@ class Judge:
             torch.cuda.empty_cache()
         return found
 
-    def compare(self, losses: np.ndarray) -> dict[str, Any]:
-        """The loss and the difference, with their errors, from the losses of all windows."""
-        loss = Estimate.of(losses)
-        difference = None if self._first is None else Estimate.of(losses - self._first)
-        if self._first is None:
-            self._first = losses
-        return {
-            "loss": loss.mean,
-            "error": loss.error,
-            "windows": loss.count,
-            "difference": None if difference is None else difference.mean,
-            "difference_error": None if difference is None else difference.error,
-        }
+
+def judged(losses: np.ndarray) -> dict[str, Any]:
+    """The mean of the windows' losses with its error, and the losses, so that runs can be compared window by window."""
+    loss = Estimate.of(losses)
+    return {"loss": loss.mean, "error": loss.error, "windows": loss.count, "losses": [round(x, 5) for x in losses]}
 
 
 # --- whole documents -------------------------------------------------------------------------------------------------

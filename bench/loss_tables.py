@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
@@ -34,11 +36,11 @@ def show(records: Sequence[Record], target: float | None) -> None:
     print(f"\n{head}{'seed':>6}{'steps':>7}{'Mtokens':>9}{'seconds':>9}{'val loss':>18}{'vs. first':>19}{'reached':>8}")
     for each in (each for each in records if "failed" not in each):
         there = None if goal is None else reached_after(each, goal)
-        paired = each.get("difference")
+        paired = _paired(each, records[0])
         print(
             f"{each['trainer']:10}{each['setting']:{width}}{each['seed']:6}{each['steps']:7}"
             f"{each['tokens'] / 1e6:9.2f}{each['seconds']:9.1f}{_with_error(each['loss'], each['error']):>18}"
-            f"{'' if paired is None else _with_error(paired, each['difference_error']):>19}"
+            f"{'' if paired is None else _with_error(*paired):>19}"
             f"{'' if there is None else f'{there:.1f}':>8}"
         )
     print(f"\n{head}{'seeds':>6}{'Mtokens':>9}{'seconds':>16}{'val loss':>18}{'time ratio':>13}{'goal':>8}")
@@ -60,7 +62,7 @@ def show(records: Sequence[Record], target: float | None) -> None:
 
 
 def show_beside_modded(records: Sequence[Record]) -> None:
-    """Print every run with both evaluations."""
+    """Print every run with both evaluations, the means over seeds, and when each trainer reaches the others' losses."""
     done = [each for each in records if "failed" not in each]
     width = 2 + max((len(each["setting"]) for each in done), default=0)
     print(
@@ -68,20 +70,98 @@ def show_beside_modded(records: Sequence[Record]) -> None:
         f"{'windows':>18}{'documents':>11}{'GiB':>7}"
     )
     for each in done:
-        peak = each.get("peak_bytes")
+        peak, documents = each.get("peak_bytes"), each.get("documents")
         print(
             f"{each['trainer']:15}{each['setting']:{width}}{each['seed']:6}{each['steps']:7}"
             f"{each['tokens'] / 1e6:9.2f}{each['seconds_of_steps']:10.1f}{each['process_seconds']:9.1f}"
-            f"{_with_error(each['loss'], each['error']):>18}{each['documents']:11.4f}"
+            f"{_with_error(each['loss'], each['error']):>18}{'' if documents is None else f'{documents:.4f}':>11}"
             f"{'' if not peak else f'{peak / 2**30:.1f}':>7}"
+        )
+    means = horizons(done)
+    print(f"\n{'mean of the seeds':{15 + width}}{'seeds':>6}{'training':>26}{'windows':>27}{'documents':>18}")
+    for trainer, each in ((trainer, each) for trainer, found in means.items() for each in found):
+        print(
+            f"{trainer:15}{each.setting:{width}}{len(each.seconds):6}{_spread(each.seconds, 1):>26}"
+            f"{_spread(each.windows, 4):>27}{_spread(each.documents, 4) if each.documents else '':>18}"
         )
     _show_failed(records)
     print("\ntraining: seconds of steps alone, without compilation and evaluations. command: seconds until the last")
-    print("evaluation. windows: loss by our evaluator, ± its standard error. documents: loss on whole documents, for")
-    print("modded-nanogpt by its own evaluation, for nanopace with as much context as it was trained on.")
+    print("evaluation. windows: loss by our evaluator, ± its standard error, or the standard deviation of the seeds.")
+    print("documents: loss on whole documents, for modded-nanogpt by its own evaluation, for nanopace with as much")
+    print("context as it was trained on.")
     for each in done:
         for reach, loss in each.get("documents_by_reach", {}).items():
             print(f"{each['trainer']} {each['setting']} seed {each['seed']}: {loss:.4f} with {reach} tokens of context")
+    _show_arrivals(means)
+
+
+def _show_arrivals(means: Mapping[str, Sequence[Horizon]]) -> None:
+    ours = means.get("nanopace", [])
+    print(
+        "\nWhen nanopace reaches the mean losses of the others: seconds of steps, and their share of the other's time."
+    )
+    print("Between two of its own runs, the time is interpolated, linearly in its logarithm.")
+    for trainer, each in ((name, each) for name, found in means.items() if name != "nanopace" for each in found):
+        curves = {
+            "windows": (each.windows, [(fmean(own.seconds), fmean(own.windows)) for own in ours]),
+            "documents": (
+                each.documents,
+                [(fmean(own.seconds), fmean(own.documents)) for own in ours if own.documents],
+            ),
+        }
+        for kind, (goals, curve) in curves.items():
+            if goals:
+                said = _arrival(curve, fmean(goals), fmean(each.seconds))
+                print(f"{trainer} {each.setting}, {kind} {fmean(goals):.4f}: {said}")
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """One setting of a trainer over its seeds."""
+
+    setting: str
+    seconds: list[float]
+    windows: list[float]
+    documents: list[float]
+
+
+def horizons(done: Sequence[Record]) -> dict[str, list[Horizon]]:
+    """The settings of each trainer, the shortest first."""
+    found: dict[str, dict[str, Horizon]] = {}
+    for each in done:
+        setting = found.setdefault(each["trainer"], {}).setdefault(
+            each["setting"], Horizon(each["setting"], [], [], [])
+        )
+        setting.seconds.append(each["seconds_of_steps"])
+        setting.windows.append(each["loss"])
+        if each.get("documents") is not None:
+            setting.documents.append(each["documents"])
+    return {
+        trainer: sorted(settings.values(), key=lambda each: fmean(each.seconds)) for trainer, settings in found.items()
+    }
+
+
+def arrival(curve: Sequence[tuple[float, float]], goal: float) -> tuple[float, bool] | None:
+    """When a curve of (seconds, loss) reaches a loss, and whether that is interpolated; None: it does not. A longer run
+    with a higher loss than a shorter one does not count."""
+    before: tuple[float, float] | None = None
+    for seconds, loss in sorted(curve):
+        if loss <= goal:
+            if before is None or loss == goal:
+                return seconds, False
+            share = (before[1] - goal) / (before[1] - loss)
+            return before[0] * (seconds / before[0]) ** share, True
+        if before is None or loss < before[1]:
+            before = seconds, loss
+    return None
+
+
+def _arrival(curve: Sequence[tuple[float, float]], goal: float, theirs: float) -> str:
+    found = arrival(curve, goal)
+    if found is None:
+        return "not reached"
+    seconds, between = found
+    return f"{seconds:.1f} s, {seconds / theirs:.2f} ({'interpolated' if between else 'the end of a run'})"
 
 
 def _show_failed(records: Sequence[Record]) -> None:
@@ -94,6 +174,14 @@ def reached_after(record: Record, goal: float) -> float | None:
     """When the run's own evaluations reached the goal, or its end, if its last weights reach it on all windows."""
     seen = [each["seconds"] for each in record["evaluations"] if each["loss"] <= goal]
     return min([*seen, *([record["seconds"]] if record["loss"] <= goal else [])], default=None)
+
+
+def _paired(record: Record, first: Record) -> tuple[float, float] | None:
+    """The difference from the first run, window by window, and its standard error."""
+    if record is first or len(record.get("losses", ())) != len(first.get("losses", ())) or not first.get("losses"):
+        return None
+    differences = [own - other for own, other in zip(record["losses"], first["losses"], strict=True)]
+    return fmean(differences), stdev(differences) / math.sqrt(len(differences))
 
 
 def _with_error(value: float, error: float) -> str:

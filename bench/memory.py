@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 from kernels import update_of
-from nanogpt import Knobs, nanogpt_peak, write_zipf_tokens
+from nanogpt import Knobs, run_nanogpt, write_zipf_tokens
 from nanopace.config import TrainConfig
 from nanopace.hardware.memory import GIB, fused_peak_bytes
 from nanopace.memory_ladder import MEMORY_STEPS, keeps_gradients
@@ -139,7 +139,8 @@ def _measure_nanogpt(checkout: Path) -> None:
         data = write_zipf_tokens(room / "data", 1_000_000, 100_000, VOCAB)
         knobs: Knobs = {**OF_NANOGPT, "dataset": str(data), "out_dir": str(room / "out")}
         few, many = (
-            nanogpt_peak(checkout, {**knobs, "batch_size": batch}, room / "log") / GIB for batch in (FEW, MANY)
+            (run_nanogpt(checkout, {**knobs, "batch_size": batch}, room / "log", tell_peak=True).peak_bytes or 0) / GIB
+            for batch in (FEW, MANY)
         )
     each = (many - few) / (MANY - FEW)
     fixed = few - FEW * each

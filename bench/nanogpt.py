@@ -34,7 +34,7 @@ import runpy, torch
 update, first = torch.amp.GradScaler.update, iter(range(3))
 def updated(self):
     update(self)
-    if next(first, None) is not None:
+    if torch.cuda.is_available() and next(first, None) is not None:
         torch.cuda.reset_peak_memory_stats()
 torch.amp.GradScaler.update = updated
 runpy.run_path("train.py", run_name="__main__")
@@ -150,14 +150,10 @@ def given_windows(theirs: Path, starts: Path) -> Path:
     return theirs
 
 
-def run_nanogpt(checkout: Path, knobs: Knobs, log: Path) -> Result:
-    return _run([sys.executable, "-u", "train.py"], knobs, checkout, log)
-
-
-def nanogpt_peak(checkout: Path, knobs: Knobs, log: Path) -> int:
-    """The most bytes its train.py allocates after the first three steps."""
-    text = _run([sys.executable, "-u", "-c", _AND_TELL_THE_PEAK], knobs, checkout, log).text
-    return int(text.rpartition("peak: ")[2])
+def run_nanogpt(checkout: Path, knobs: Knobs, log: Path, *, tell_peak: bool = False) -> Result:
+    """With `tell_peak`, its peak is the most bytes that it allocates after the first three steps."""
+    start = ["-c", _AND_TELL_THE_PEAK] if tell_peak else ["train.py"]
+    return _run([sys.executable, "-u", *start], knobs, checkout, log)
 
 
 def run_nanopace(knobs: Knobs, log: Path, *, tell_peak: bool = False) -> Result:

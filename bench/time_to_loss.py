@@ -11,7 +11,8 @@ trainers report themselves do not matter. loss_clock.py describes what is timed.
     python bench/time_to_loss.py --against modded path/to/modded-nanogpt --corpus data/code --windows 2048 \\
         --theirs record=27,tokens=107e6 --theirs record=newest,tokens=17e6,accum=2 --ours recipe=fast,batch=64,accum=1
 
-The first of --reference and --theirs is the baseline for the others. --shared sets knobs for all runs.
+The first of --reference and --theirs is the baseline for the others. --shared sets knobs for all runs. With --keep,
+runs with results from an earlier call are not repeated, so a table may take several calls.
 """
 
 from __future__ import annotations
@@ -29,7 +30,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import modded
-from loss_clock import Trace, Value, complete, parse_setting, seconds_of_steps, trace_of_ledger, trace_of_log
+from loss_clock import (
+    Value,
+    complete,
+    parse_setting,
+    seconds_of_rows,
+    seconds_of_steps,
+    trace_of_ledger,
+    trace_of_log,
+)
 from loss_tables import show_all
 from modded_patches import described
 from nanogpt import run_nanogpt, run_nanopace
@@ -72,6 +81,10 @@ class Job:
         return f"{self.trainer} {self.setting} seed {self.seed}"
 
     @property
+    def is_modded(self) -> bool:
+        return self.trainer.startswith("modded")
+
+    @property
     def file_name(self) -> str:
         """Without "=": nanoGPT would mistake a config's name for a flag."""
         return f"{self.trainer}-{re.sub(r'[^A-Za-z0-9._-]+', '-', self.setting)[:150]}-{self.seed}"
@@ -80,7 +93,9 @@ class Job:
 # --- one run ---------------------------------------------------------------------------------------------------------
 
 
-def run(job: Job, checkout: Path, logs: Path, judge: Judge, data: Path | None = None) -> dict[str, Any]:
+def run(
+    job: Job, checkouts: Mapping[str, Path | None], logs: Path, judge: Judge, data: Path | None = None
+) -> dict[str, Any]:
     """Train, time and evaluate; the weights are deleted afterwards. A failed run is a result, too."""
     print(f"{time.strftime('%H:%M:%S')} {job.name} ...", flush=True)
     record: dict[str, Any] = {"trainer": job.trainer, "setting": job.setting, "seed": job.seed, "knobs": job.knobs}
@@ -89,12 +104,15 @@ def run(job: Job, checkout: Path, logs: Path, judge: Judge, data: Path | None = 
         out = Path(room, "out")
         try:
             knobs = {**job.knobs, "out_dir": str(out)}
-            if job.trainer.startswith("modded"):
+            if job.is_modded:
+                checkout = checkouts["modded"]
+                assert checkout is not None
                 assert data is not None
                 record |= _modded(job, checkout, Path(room), log, judge, data)
             elif job.trainer == "nanoGPT":
-                seconds, trace = _theirs(_sown(checkout, job.seed, Path(room)), knobs, log)
-                record |= {**asdict(trace), "process_seconds": seconds, **judge.evaluate(out / "ckpt.pt")}
+                checkout = checkouts["nanoGPT"]
+                assert checkout is not None
+                record |= _theirs(_sown(checkout, job.seed, Path(room)), knobs, out, log, judge)
             else:
                 record |= _ours({**knobs, "seed": job.seed}, out, log, judge, documents=data is not None)
         except Exception as error:  # continue with the other runs
@@ -103,26 +121,37 @@ def run(job: Job, checkout: Path, logs: Path, judge: Judge, data: Path | None = 
     return record
 
 
-def _theirs(folder: Path, knobs: Mapping[str, Value], log: Path) -> tuple[float, Trace]:
-    result = run_nanogpt(folder, knobs, log)
+def _theirs(folder: Path, knobs: Mapping[str, Value], out: Path, log: Path, judge: Judge) -> dict[str, Any]:
+    result = run_nanogpt(folder, knobs, log, tell_peak=True)
     per_step = int(knobs["batch_size"]) * int(knobs["gradient_accumulation_steps"]) * int(knobs["block_size"])
-    return result.seconds, trace_of_log(result.run, per_step)
+    trace = trace_of_log(result.run, per_step)
+    return {
+        **asdict(trace),
+        "seconds_of_steps": seconds_of_rows(result.run, trace.steps),
+        "process_seconds": result.seconds,
+        "peak_bytes": result.peak_bytes,
+        **judge.evaluate(out / "ckpt.pt"),
+    }
 
 
 def _ours(knobs: Mapping[str, Value], out: Path, log: Path, judge: Judge, *, documents: bool) -> dict[str, Any]:
-    result = run_nanopace(knobs, log, tell_peak=documents)
+    result = run_nanopace(knobs, log, tell_peak=True)
     shutil.copy(out / "ledger.jsonl", log.with_suffix(".jsonl"))
     with (out / "ledger.jsonl").open("rb") as file:
         events = read_ledger(file).events
     trace = trace_of_ledger(events)
     weights = out / "checkpoints" / f"step-{trace.steps:08d}"
-    record = {**asdict(trace), "process_seconds": result.seconds}
+    record = {
+        **asdict(trace),
+        "seconds_of_steps": seconds_of_steps(events, trace.steps),
+        "process_seconds": result.seconds,
+        "peak_bytes": result.peak_bytes,
+    }
     if not documents:
         return record | judge.evaluate(weights)
     own = int(knobs["block_size"]) - 1
     found = judge.evaluate(weights, modded.val_stream(judge.split), modded.END_OF_TEXT, (own, THEIR_REACH))
-    more = {"seconds_of_steps": seconds_of_steps(events, trace.steps), "peak_bytes": result.peak_bytes}
-    return record | found | more | {"documents": found["documents_by_reach"][own]}
+    return record | found | {"documents": found.get("documents_by_reach", {}).get(own)}
 
 
 def _program(job: Job, checkout: Path) -> modded.Program:
@@ -133,6 +162,8 @@ def _program(job: Job, checkout: Path) -> modded.Program:
 
 
 def _modded(job: Job, checkout: Path, room: Path, log: Path, judge: Judge, data: Path) -> dict[str, Any]:
+    from loss_judge import judged
+
     chosen = _program(job, checkout)
     print(described(chosen.patches), flush=True)
     found = modded.run_modded(chosen, room / "modded", data, judge.windows(), log)
@@ -145,7 +176,7 @@ def _modded(job: Job, checkout: Path, room: Path, log: Path, judge: Judge, data:
         "evaluations": (),  # on its own windows; there are none before the last
         "documents": found.documents,
         "peak_bytes": found.peak_bytes,
-        **judge.compare(found.losses),
+        **judged(found.losses),
     }
 
 
@@ -179,12 +210,12 @@ def _told(record: Mapping[str, Any]) -> str:
 def jobs(args: argparse.Namespace, corpus: Path) -> list[Job]:
     """All runs, seed by seed, theirs and ours in turns: if a card's speed drifts, it drifts for all."""
     shared = {**SHARED, **parse_setting(args.shared)}
-    against_modded = args.against is not None
     theirs = [*([args.reference] if args.reference else []), *args.theirs]
     plan: list[tuple[str, str, dict[str, Value]]] = []
-    if against_modded:
-        plan += [(f"modded-{parse_setting(each).get('record')}", each, parse_setting(each)) for each in theirs]
-        theirs = []
+    for each in (each for each in theirs if _is_record(each)):
+        knobs = parse_setting(each)
+        plan.append((f"modded-{knobs['record']}", each, knobs))
+    theirs = [each for each in theirs if not _is_record(each)]
     for trainer, setting in [*(("nanoGPT", each) for each in theirs), *(("nanopace", each) for each in args.ours)]:
         knobs = {"dataset": str(corpus), **complete(shared, parse_setting(setting))}
         if trainer == "nanopace" and (size := read_meta(corpus / "meta.pkl").vocab_size) is not None:
@@ -193,12 +224,14 @@ def jobs(args: argparse.Namespace, corpus: Path) -> list[Job]:
     return [Job(*each[:2], args.first_seed + number, each[2]) for number in range(args.seeds) for each in plan]
 
 
+def _is_record(setting: str) -> bool:
+    return "record" in parse_setting(setting)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nanogpt", type=Path, nargs="?")
-    parser.add_argument(
-        "--against", nargs=2, metavar=("modded", "PATH"), help="compare with a modded-nanogpt checkout instead"
-    )
+    parser.add_argument("--against", nargs=2, metavar=("modded", "PATH"), help="a modded-nanogpt checkout")
     parser.add_argument("--corpus", type=Path, help="folder with train.bin, val.bin and meta.pkl")
     parser.add_argument(
         "--reference",
@@ -212,7 +245,7 @@ def main() -> None:
         action="append",
         default=[],
         metavar="SETTING",
-        help="another nanoGPT run, or record=27,tokens=... with --against; repeatable",
+        help="another nanoGPT run, or record=27,tokens=... of modded-nanogpt; repeatable",
     )
     parser.add_argument("--ours", action="append", default=[], metavar="SETTING", help="a nanopace run; repeatable")
     parser.add_argument(
@@ -225,38 +258,60 @@ def main() -> None:
     parser.add_argument("--first_seed", type=int, default=NANOGPT_SEED, help="default: nanoGPT's own")
     parser.add_argument("--windows", type=int, help="validation windows for the last weights (default: all)")
     parser.add_argument("--target", type=float, help="loss to reach (default: mean of the first setting)")
-    parser.add_argument("--keep", type=Path, help="add logs, ledgers and results.jsonl to this folder")
+    parser.add_argument(
+        "--keep", type=Path, help="logs, ledgers and results.jsonl go here; what is there is not repeated"
+    )
     parser.add_argument("--table", type=Path, nargs="+", metavar="RESULTS", help="only print tables of these files")
     args = parser.parse_args()
     if args.table:
         show_all([json.loads(line) for path in args.table for line in path.read_text().splitlines()], args.target)
         return
-    if args.against is not None and (args.against[0] != "modded" or args.nanogpt or args.reference):
-        parser.error("--against modded PATH replaces the nanoGPT checkout and --reference")
-    checkout = Path(args.against[1]) if args.against else args.nanogpt
-    if checkout is None or args.corpus is None:
-        parser.error("give a nanoGPT checkout and --corpus, or --table")
+    if args.corpus is None:
+        parser.error("give --corpus, or --table")
+    if args.against is not None and args.against[0] != "modded":
+        parser.error("--against: only modded, and the path of a checkout")
     corpus = args.corpus.resolve()
     planned = jobs(args, corpus)
+    checkouts = {"modded": Path(args.against[1]) if args.against else None, "nanoGPT": args.nanogpt}
     if not planned:
         parser.error("nothing to do: give --reference, --theirs or --ours")
-    shared = {**SHARED, **parse_setting(args.shared)}
+    if checkouts["modded"] is None and any(each.is_modded for each in planned):
+        parser.error("record=...: give --against modded PATH")
+    if checkouts["nanoGPT"] is None and any(each.trainer == "nanoGPT" for each in planned):
+        parser.error("give the path of a nanoGPT checkout")
+    with tempfile.TemporaryDirectory() as folder:
+        show_all(measure(args, planned, checkouts, corpus, Path(folder)), args.target)
+
+
+def measure(
+    args: argparse.Namespace, planned: list[Job], checkouts: Mapping[str, Path | None], corpus: Path, room: Path
+) -> list[dict[str, Any]]:
+    """The results of all runs. Those that are kept from an earlier call on such a card are not repeated."""
     from loss_judge import Judge
 
-    with tempfile.TemporaryDirectory() as folder:
-        logs = args.keep or Path(folder)
-        logs.mkdir(parents=True, exist_ok=True)
-        judge = Judge(corpus, str(shared["device"]), int(shared["block_size"]), args.windows, batch_size=8)
-        data = None
-        if args.against:
-            most = max((float(each.knobs.get("tokens", 0)) for each in planned), default=0.0)
-            data = modded.write_data(Path(folder, "modded"), corpus, most)
-        records = []
-        for job in planned:
-            records.append({**about(corpus, args.shared), **run(job, checkout, logs.resolve(), judge, data)})
-            with (logs / "results.jsonl").open("a") as results:
-                results.write(json.dumps(records[-1]) + "\n")
-        show_all(records, args.target)
+    shared = {**SHARED, **parse_setting(args.shared)}
+    logs = (args.keep or room).resolve()
+    logs.mkdir(parents=True, exist_ok=True)
+    judge = Judge(corpus, str(shared["device"]), int(shared["block_size"]), args.windows, batch_size=8)
+    facts = about(corpus, args.shared)
+    known = {**facts, "windows": len(judge.windows())}
+    results = logs / "results.jsonl"
+    kept = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+    kept = [each for each in kept if all(each.get(name) == value for name, value in known.items())]
+    done = {(each["trainer"], each["setting"], each["seed"]): each for each in kept}
+    data = None
+    if args.against:
+        most = max((float(each.knobs.get("tokens", 0)) for each in planned), default=0.0)
+        data = modded.write_data(room / "modded", corpus, most)
+    records = []
+    for job in planned:
+        record = done.get((job.trainer, job.setting, job.seed))
+        if record is None:
+            record = {"at": time.strftime("%Y-%m-%d %H:%M:%S"), **facts, **run(job, checkouts, logs, judge, data)}
+            with results.open("a") as file:
+                file.write(json.dumps(record) + "\n")
+        records.append(record)
+    return records
 
 
 def about(corpus: Path, shared: str) -> dict[str, str]:
@@ -266,7 +321,6 @@ def about(corpus: Path, shared: str) -> dict[str, str]:
     from nanopace.corpus.shards.corpus import open_corpus
 
     return {
-        "at": time.strftime("%Y-%m-%d %H:%M:%S"),
         "card": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "torch": torch.__version__,
         "corpus": f"{corpus.name} {open_corpus(corpus).fingerprint[:8]}",

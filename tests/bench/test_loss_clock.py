@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 import loss_clock
-from loss_clock import Moment, complete, evaluations_every, parse_setting, trace_of_ledger, trace_of_log
+from loss_clock import (
+    Moment,
+    complete,
+    evaluations_every,
+    parse_setting,
+    seconds_of_rows,
+    trace_of_ledger,
+    trace_of_log,
+)
 from nanopace import open_run
 from nanopace.ledger import CheckpointEvent, CompileEvent, EvalEvent, Event, LedgerWriter, StepEvent, read_ledger
 
@@ -39,6 +47,12 @@ def test_nanogpts_first_row_is_not_on_the_clock_and_its_evaluations_are(tmp_path
     assert trace.tokens == 4 * 1024
     assert trace.seconds == pytest.approx(0.1 + 2.1 + 0.11 + 2.2)
     assert trace.evaluations == (Moment(2, pytest.approx(2.2), 7.1), Moment(4, pytest.approx(4.51), 5.1))
+
+
+def test_nanogpts_steps_alone_have_no_evaluations(tmp_path: Path) -> None:
+    run = _run(tmp_path, LOG)
+    assert seconds_of_rows(run, 4) == pytest.approx(0.1 + 0.105 + 0.11 + 0.105)
+    assert seconds_of_rows(run, 3) == pytest.approx(0.1 + 0.105 + 0.11)
 
 
 @pytest.mark.parametrize("missing", ["iter 3", "step "])

@@ -193,10 +193,34 @@ def test_records_and_nanopace_in_one_table(
     ]
     assert (first["trainer"], first["steps"], first["seconds"], first["documents"]) == ("modded-27", 4, 2.03, 2.5)
     assert (first["loss"], first["windows"], first["peak_bytes"]) == (2.5, 32, 3 << 30)
-    assert (second["trainer"], second["difference"]) == ("modded-newest", 0.0)
+    assert (second["trainer"], second["losses"]) == ("modded-newest", [2.0, 3.0] * 16)
     assert unknown["failed"] == "ValueError: record=26: must be 27 or newest"
-    assert ours["difference"] == pytest.approx(ours["loss"] - 2.5)
+    assert ours["loss"] == pytest.approx(sum(ours["losses"]) / 32)
     assert ours["documents"] == pytest.approx(math.log(320), abs=0.5)
     assert 0 < ours["seconds_of_steps"] < ours["process_seconds"]
     assert "- num_iterations = 1750 #" in printed, "what was changed"
     assert ["modded-27", settings[0], "1337", "4", "0.39", "2.0"] in [row.split()[:6] for row in printed.splitlines()]
+    assert "modded-27 record=27,tokens=4e5,accum=2, windows 2.5000: not reached" in printed
+    # Once more, with another run of ours: only that one, and the one that failed, are measured.
+    for each in ("train_gpt.py", str(modded._RECORD_27)):
+        (tmp_path / "checkout" / each).write_text("raise SystemExit(9)")
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--ours", "recipe=fast,iters=3"])
+    time_to_loss.main()
+    again = capsys.readouterr().out
+    assert [each for each in again.splitlines() if each in printed.splitlines() and "seed 1337 ..." in each] == []
+    assert "FAILED: modded-26" in again
+    assert " 0.39       2.0" in again, "the kept result is in the table"
+    kept = [json.loads(each) for each in (tmp_path / "kept" / "results.jsonl").read_text().splitlines()]
+    assert [(each["setting"], "failed" in each) for each in kept[4:]] == [
+        ("record=26,tokens=4e5", True),
+        ("recipe=fast,iters=3", False),
+    ]
+
+
+def test_what_is_asked_for_without_a_checkout_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    corpus = write_tokens(tmp_path / "corpus", np.zeros(99, np.uint16), np.zeros(99, np.uint16), vocab_size=64)
+    for theirs in ("record=27,tokens=1e6", "batch=4,iters=3"):
+        monkeypatch.setattr(sys, "argv", ["time_to_loss.py", "--corpus", str(corpus), "--theirs", theirs])
+        with pytest.raises(SystemExit) as refused:
+            time_to_loss.main()
+        assert refused.value.code == 2

@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -133,3 +134,45 @@ def test_a_goal_is_reached_when_an_evaluation_sees_it_or_the_last_weights_have_i
     record = _record("nanopace", "", 1, 40.0, 4.0)
     assert [loss_tables.reached_after(record, goal) for goal in (4.2, 4.0, 3.9)] == [20.0, 40.0, None]
     assert loss_tables.reached_after({**record, "evaluations": []}, 4.0) == 40.0
+
+
+def test_a_loss_is_reached_between_two_runs() -> None:
+    curve = [(100.0, 1.4), (25.0, 2.0), (50.0, 2.2)]
+    assert loss_tables.arrival(curve, 2.0) == (25.0, False)
+    assert loss_tables.arrival(curve, 2.1) == (25.0, False), "the shortest run may have been there earlier"
+    assert loss_tables.arrival(curve, 1.7) == (pytest.approx(50.0), True), "halfway, and not by way of the bad run"
+    assert loss_tables.arrival(curve, 1.4) == (100.0, False)
+    assert loss_tables.arrival(curve, 1.39) is None
+
+
+def test_one_table_has_nanogpt_next_to_modded_nanogpt(capsys: pytest.CaptureFixture[str]) -> None:
+    def run(trainer: str, setting: str, seed: int, seconds: float, loss: float, documents: float | None) -> Any:
+        more = {"seconds_of_steps": seconds, "peak_bytes": 1 << 30, "documents": documents}
+        return {**_record(trainer, setting, seed, seconds + 9, loss), **more}
+
+    records = [
+        run("nanoGPT", "iters=9", 1337, 30.0, 3.9, None),
+        run("modded-27", "tokens=1e8", 1337, 190.0, 1.78, 1.45),
+        run("modded-27", "tokens=1e8", 1338, 210.0, 1.80, 1.47),
+        run("nanopace", "recipe=fast,iters=9", 1337, 25.0, 2.0, 1.9),
+        run("nanopace", "recipe=fast,iters=40", 1337, 100.0, 1.4, 1.3),
+    ]
+    loss_tables.show_all(records, None)
+    printed = capsys.readouterr().out.splitlines()
+    rows = [line.split() for line in printed]
+    assert [
+        *["modded-27", "tokens=1e8", "2", "200.0", "±", "14.1"],
+        *["1.7900", "±", "0.0141", "1.4600", "±", "0.0141"],
+    ] in rows
+    assert ["nanoGPT", "iters=9", "1", "30.0", "3.9000"] in rows
+    assert "nanoGPT iters=9, windows 3.9000: 25.0 s, 0.83 (the end of a run)" in printed
+    # 1.79 is 0.35 of the way from 2.0 to 1.4, and 25 x 4^0.35 = 40.6; 1.46 is 11 / 15 of the way from 1.9 to 1.3
+    assert "modded-27 tokens=1e8, windows 1.7900: 40.6 s, 0.20 (interpolated)" in printed
+    assert "modded-27 tokens=1e8, documents 1.4600: 69.1 s, 0.35 (interpolated)" in printed
+
+
+def test_differences_are_those_of_the_windows(capsys: pytest.CaptureFixture[str]) -> None:
+    first = {**_record("nanoGPT", "a", 1, 9.0, 4.0), "losses": [3.0, 4.0, 5.0, 4.0]}
+    other = {**_record("nanopace", "b", 1, 9.0, 3.9), "losses": [2.8, 4.0, 4.8, 4.0]}
+    loss_tables.show_all([first, other], None)
+    assert "-0.1000 ± 0.0577" in capsys.readouterr().out
