@@ -290,9 +290,12 @@ def test_a_corpus_is_found_by_path_and_by_name(nanogpt: Path, monkeypatch: pytes
     assert find_corpus(str(nanogpt)) == nanogpt
     (nanogpt / "data").mkdir()
     monkeypatch.chdir(nanogpt)
-    with pytest.raises(InputError, match="shakespeare: no such corpus; create it with: nanopace prepare shakespeare"):
+    hint = "shakespeare: no such corpus; create one from your own text with: nanopace prepare"
+    with pytest.raises(InputError, match=f"{hint} FILE$"):
         find_corpus("shakespeare")
     (nanogpt / "shakespeare").mkdir()  # somebody's texts: no tokens in it
+    with pytest.raises(InputError, match=f"{hint} shakespeare$"):
+        find_corpus("shakespeare")
     (nanogpt / "data" / "shakespeare").mkdir()
     raw(nanogpt / "data" / "shakespeare" / "train.bin", IDS)
     assert find_corpus("shakespeare") == Path("data/shakespeare")

@@ -93,6 +93,10 @@ def ensure(dataset: str, on_progress: OnProgress | None = None) -> Path:
         begun = (found / MANIFEST).is_file() and not read_manifest(found).complete
     except InputError:
         if dataset != EMBEDDED:
+            if dataset in CORPORA:
+                raise InputError(
+                    "{dataset}: no such corpus; create it with: nanopace prepare {dataset}", dataset=dataset
+                ) from None
             near = nearest(dataset, {*CORPORA, *(path.name for path in Path("data").glob("*/"))} - {dataset})
             if near is None:
                 raise

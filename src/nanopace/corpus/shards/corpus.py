@@ -102,7 +102,11 @@ def find_corpus(dataset: str) -> Path:
     for directory in (Path(dataset), Path("data", dataset)):
         if (directory / MANIFEST).is_file() or _token_files(directory):
             return directory
-    raise InputError("{dataset}: no such corpus; create it with: nanopace prepare {dataset}", dataset=dataset)
+    raise InputError(
+        "{dataset}: no such corpus; create one from your own text with: nanopace prepare {file}",
+        dataset=dataset,
+        file=dataset if Path(dataset).exists() else "FILE",
+    )
 
 
 def open_corpus(directory: Path) -> Corpus:
