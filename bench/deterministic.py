@@ -30,21 +30,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
 HERE = Path(__file__).resolve()
 TRAIN_TESTS = HERE.parents[1] / "tests" / "train"
 RECIPES = ("gpt2", "fast")
 PARTS = ("kernels", "speed", "kills")
 SECONDS = {"kernels": 100, "speed": 100, "kills": 100}  # before a part is killed
-VOCAB, LENGTH, BATCH = 50304, 1024, 64
 HEADS = {"gpt2": (12, 64), "fast": (6, 128)}
 ROUNDS, PER_ROUND = 9, 5
 STEPS = 41  # iterations of a run that is killed, counting from 0
@@ -145,143 +143,14 @@ def _line(result: dict[str, Any]) -> str:
 
 def _results(part: str, recipe: str, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     if part == "kernels":
-        yield from _attention(*HEADS[recipe])
-        yield from (_embedding() if recipe == "gpt2" else _values())
+        from deterministic_kernels import attention, embedding, values
+
+        yield from attention(*HEADS[recipe])
+        yield from (embedding() if recipe == "gpt2" else values())
     elif part == "speed":
         yield from _speed(recipe)
     else:
         yield from _kills(recipe, args)
-
-
-# --- kernels ---------------------------------------------------------------------------------------------------------
-
-
-def _attention(heads: int, width: int) -> Iterator[dict[str, Any]]:
-    """Forward and backward apart, and the largest error relative to float32."""
-    import torch
-
-    from nanopace.train.fused.attention import OURS, _switch_on, attention_by
-
-    device = torch.device("cuda", 0)
-    packed = torch.randn((BATCH, LENGTH, 3, heads, width), device=device, dtype=torch.bfloat16)
-    q, k, v = (each.transpose(1, 2).requires_grad_() for each in packed.unbind(2))
-    d_out = torch.randn((BATCH, LENGTH, heads, width), device=device, dtype=torch.bfloat16).transpose(1, 2)
-    exact = _exact([each[:2] for each in (q, k, v)], d_out[:2])
-    ways = [(each, False) for each in ("cudnn", "flash", "efficient")]
-    ways += [(each, True) for each in (OURS, "flash", "efficient")]
-    for name, fixed in ways:
-        _switch_on(name)
-        attention = attention_by(name, fixed_order=fixed)
-        try:
-            found = [attention.backward(*attention.forward(q, k, v), (q, k, v), d_out) for _ in range(4)]
-            equal = all(_equal(found[0], other) for other in found[1:])
-            wrong = max(
-                float((one[:2].float() - other).norm() / other.norm())
-                for one, other in zip(found[0], exact, strict=True)
-            )
-            del found
-            forward = _ms(lambda a=attention: a.forward(q, k, v))
-            both = _ms(lambda a=attention: a.backward(*a.forward(q, k, v), (q, k, v), d_out))
-        except RuntimeError as error:
-            yield {"attention": name, "heads": f"{heads} x {width}", "refused": str(error).splitlines()[0][:90]}
-            continue
-        result = {"attention": name, "fixed order": fixed, "heads": f"{heads} x {width}"}
-        result |= {"forward ms": forward, "backward ms": both - forward, "both ms": both}
-        result |= {"error": wrong, "same bits": equal}
-        yield {**result, **({"failed": "bits differ"} if fixed and not equal else {})}
-
-
-def _exact(q_k_v: Sequence[Tensor], d_out: Tensor) -> list[Tensor]:
-    import torch
-
-    q, k, v = (each.detach().float().requires_grad_() for each in q_k_v)
-    hidden = torch.full((LENGTH, LENGTH), float("-inf"), device=q.device).triu(1)
-    out = torch.softmax(q @ k.mT / q.size(-1) ** 0.5 + hidden, -1) @ v
-    return list(torch.autograd.grad(out, (q, k, v), d_out.float()))
-
-
-def _embedding() -> Iterator[dict[str, Any]]:
-    import torch
-
-    from atomic_sums import atomic_embed_backward
-    from nanopace.train.kernels.embedding import embed_backward
-    from nanopace.train.kernels.segments import sort_tokens
-
-    tokens, device = _tokens(), torch.device("cuda", 0)
-    d_x = torch.randn((tokens.numel(), 768), device=device, dtype=torch.bfloat16)
-    for name, seen in {"zipf": tokens, "one token": torch.zeros_like(tokens), "bytes": tokens % 256}.items():
-        order = sort_tokens(seen)
-        tables = [torch.zeros((rows, 768), device=device) for rows in (VOCAB, LENGTH)]
-        others = [torch.zeros_like(each) for each in tables]
-        sorting = _ms(lambda seen=seen: sort_tokens(seen))
-        ours = _ms(lambda seen=seen, order=order, tables=tables: embed_backward(d_x, seen, order, *tables))
-        theirs = _ms(lambda seen=seen, tables=tables: atomic_embed_backward(d_x, seen, *tables))
-        again = _twice(lambda into, seen=seen, order=order: embed_backward(d_x, seen, order, *into), others)
-        yield _compared(f"token table, {name}", sorting, ours, theirs, again)
-
-
-def _values() -> Iterator[dict[str, Any]]:
-    import torch
-
-    from atomic_sums import atomic_value_embeddings_backward
-    from nanopace.train.kernels.segments import sort_tokens
-    from nanopace.train.kernels.value_embeddings import add_value_embeddings_backward
-
-    tokens, device = _tokens(), torch.device("cuda", 0)
-    d_packed = torch.randn((tokens.numel(), 3 * 768), device=device, dtype=torch.bfloat16)
-    table, gate = torch.randn((VOCAB, 768), device=device), torch.ones(6, device=device)
-    grads, order = [torch.zeros_like(table), torch.zeros_like(gate)], sort_tokens(tokens)
-    others = [torch.zeros_like(each) for each in grads]
-    ours = _ms(lambda: add_value_embeddings_backward(d_packed, order, table, gate, *grads))
-    theirs = _ms(lambda: atomic_value_embeddings_backward(d_packed, tokens, table, gate, *grads))
-    again = _twice(lambda into: add_value_embeddings_backward(d_packed, order, table, gate, *into), others)
-    yield _compared("value table, zipf", _ms(lambda: sort_tokens(tokens)), ours, theirs, again)
-
-
-def _compared(table: str, sorting: float, ours: float, theirs: float, equal: bool) -> dict[str, Any]:
-    result = {"table": table, "segments ms": ours, "sorting, once, ms": sorting, "atomics ms": theirs}
-    return {**result, "same bits": equal, **({} if equal else {"failed": "bits differ"})}
-
-
-def _twice(do: Callable[[list[Tensor]], None], into: list[Tensor]) -> bool:
-    found = []
-    for _ in range(3):
-        for each in into:
-            each.zero_()
-        do(into)
-        found.append([each.clone() for each in into])
-    return all(_equal(found[0], other) for other in found[1:])
-
-
-def _equal(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
-    """Bit for bit: NaN equals itself, and 0 is not -0."""
-    import torch
-
-    return all(
-        torch.equal(a.view(torch.uint8), b.view(torch.uint8))
-        for a, b in zip(map(_flat, some), map(_flat, others), strict=True)
-    )
-
-
-def _flat(tensor: Tensor) -> Tensor:
-    return tensor.detach().contiguous().flatten()
-
-
-def _tokens() -> Tensor:
-    import torch
-
-    from nanogpt import zipf_tokens
-
-    windows = torch.from_numpy(zipf_tokens(BATCH * (LENGTH + 1), VOCAB, 1).astype("int64")).view(BATCH, -1).cuda()
-    return windows[:, :-1].contiguous()
-
-
-def _ms(do: Callable[[], object]) -> float:
-    import torch
-
-    from nanopace.train.kernels.timing import card_ms
-
-    return card_ms(do, torch.device("cuda", 0), calls=4)
 
 
 # --- speed -----------------------------------------------------------------------------------------------------------
@@ -291,6 +160,7 @@ def _speed(recipe: str) -> Iterator[dict[str, Any]]:
     """In turn, so that a card that gets warmer slows down both."""
     import torch
 
+    from deterministic_kernels import BATCH, LENGTH, VOCAB, tokens_of_text
     from kernels import milliseconds, update_of
     from nanopace.config import TrainConfig
     from nanopace.train.fused.attention import attention_by, pick_attention, pick_fixed_order
@@ -310,7 +180,7 @@ def _speed(recipe: str) -> Iterator[dict[str, Any]]:
     fp8 = products_by_rule(shape)[0] if recipe == "fast" else ()
     fused = FusedFastGPT(model, (), fp8) if recipe == "fast" else FusedGPT(model, (), fp8)
     optimizer = make_optimizer(model, config, device)
-    tokens = _tokens()
+    tokens = tokens_of_text()
     targets = tokens.roll(-1, 1)
 
     def with_it() -> str:
@@ -346,22 +216,25 @@ def _speed(recipe: str) -> Iterator[dict[str, Any]]:
 
 
 def _checksum_ms(model: Any, optimizer: Any) -> float:
+    from deterministic_kernels import ms
     from nanopace.train.kernels.checksum import checksum_plan, checksums
     from nanopace.train.optim.optimizer import optimizer_tensors
 
     tensors = [*(each.detach() for each in model.parameters()), *optimizer_tensors(model, optimizer).values()]
     plan = checksum_plan(tensors)
-    return _ms(lambda: checksums(tensors, plan))
+    return ms(lambda: checksums(tensors, plan))
 
 
 def _same_gradients(fused: Any, tokens: torch.Tensor, targets: torch.Tensor) -> bool:
+    from deterministic_kernels import same_bits
+
     found = []
     for _ in range(3):
         fused.zero_grad()
         fused.gradients(tokens, targets)
         found.append([each.grad.clone() for each in fused._weights])
     fused.zero_grad()
-    return all(_equal(found[0], other) for other in found[1:])
+    return all(same_bits(found[0], other) for other in found[1:])
 
 
 # --- kills -----------------------------------------------------------------------------------------------------------
