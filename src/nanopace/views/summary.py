@@ -93,10 +93,13 @@ def _step(report: Report) -> str:
 
 
 def _typical(report: Report) -> str:
-    """The time of a normal step; a range if the steps scatter widely."""
+    """The time of a normal step; a range if the steps scatter widely, or differ as much because their pace changed."""
     words, step = report.words, report.diagnosis.step
     usual = words.duration((step.median_ms or 0.0) / 1000)
-    if step.low_ms is None or step.high_ms is None or (step.spread or 0.0) < WILD:
+    if step.low_ms is None or step.high_ms is None:
+        return usual
+    changed = len(step.levels) > 1 and step.high_ms >= (1 + WILD) * step.low_ms
+    if not changed and (step.spread or 0.0) < WILD:
         return usual
     low, high = words.duration(step.low_ms / 1000), words.duration(step.high_ms / 1000)
     return words.text("between {low} and {high} (typically {usual})", low=low, high=high, usual=usual)

@@ -105,6 +105,19 @@ def test_a_jump_on_the_way_up_is_no_gradual_change() -> None:
     assert finding.numbers["change_share"] == pytest.approx(0.31, abs=0.01)
 
 
+def test_the_first_fifth_may_have_several_levels() -> None:
+    """A short slow level, a long fast one, and at the end one as slow as the first: the steps did not become slower."""
+
+    def pace(iteration: int) -> float:
+        return 1.2 if iteration < 1200 or iteration >= 16_000 else 1.0 if iteration < 6000 else 1.5
+
+    run = nanogpt_run(pace=pace)
+    step = find_pace(run).step
+    assert step.first_fifth_ms is not None
+    assert step.last_fifth_ms == pytest.approx(1.2 * step.first_fifth_ms, rel=0.02)
+    assert {*codes(run)} == {"level_shift"}
+
+
 def test_levels_that_rise_like_stairs_are_levels() -> None:
     """Although a straight line explains them better than any single jump."""
     stairs = (1.0, 1.6, 1.76, 3.87)

@@ -123,6 +123,17 @@ def test_steps_that_scatter_wildly_are_a_range() -> None:
     assert "A normal step takes 6.90 s" in " ".join(explain(step=calm).split())
 
 
+def test_steps_of_several_levels_are_a_range_if_they_differ_much() -> None:
+    step = dataclasses.replace(case_1().step, spread=0.01, low_ms=100.0, median_ms=110.0, high_ms=116.0)
+    levels = Level(0, 9_999, 100.0), Level(10_000, 20_000, 115.0)
+    several = dataclasses.replace(step, levels=levels)
+    assert "takes between 100 ms and 116 ms (typically 110 ms)" in " ".join(explain(step=several).split())
+    near = dataclasses.replace(several, high_ms=114.0)
+    assert "A normal step takes 110 ms" in " ".join(explain(step=near).split())
+    assert "A normal step takes 110 ms" in " ".join(explain(step=step).split())  # one level that drifts
+
+
+
 def test_verbose_shows_every_slow_row_with_its_parts() -> None:
     text = explain(verbose=True)
     for row in case_1().slow_rows:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from nanopace.diagnosis.result import Finding, Level, Number, Step
 from nanopace.diagnosis.time.baseline_rows import LEAST_MS
 from nanopace.diagnosis.time.gpu_use import at_power_limit, samples_at_limit
-from nanopace.diagnosis.time.levels import LEAST_SHIFT, MOST_BLOCKS
+from nanopace.diagnosis.time.levels import LEAST_SHIFT, MOST_BLOCKS, fifths
 from nanopace.diagnosis.time.rows import CHANGED_SHARE, NORMAL, UNEVEN, Pace
 from nanopace.medians import median, typical
 from nanopace.run import Run
@@ -181,7 +181,7 @@ def _drift_findings(run: Run, pace: Pace) -> list[Finding]:
     if step.first_fifth_ms is None or step.last_fifth_ms is None:
         return []
     share = step.last_fifth_ms / step.first_fifth_ms - 1 if step.first_fifth_ms else 0.0
-    beyond = (1 + share) / _ratio(levels[0], levels[-1]) - 1
+    beyond = (1 + share) / _change_of_levels(run, levels) - 1
     if step.drift_share is None and (step.change_share is None or abs(beyond) < CHANGED_SHARE):
         return []
     lost = _drift_cost_s(run, pace, step.first_fifth_ms)
@@ -191,6 +191,14 @@ def _drift_findings(run: Run, pace: Pace) -> list[Finding]:
     if share <= 0:
         return [Finding("faster_at_the_end", ends)]
     return [Finding("slower_as_scheduled" if _is_scheduled(run) else "slower_at_the_end", ends)]
+
+
+def _change_of_levels(run: Run, levels: Sequence[Level]) -> float:
+    """The ratio of the last fifth to the first one, if each row took the time of its level."""
+    starts = [level.first_iteration for level in levels]
+    of_rows = [levels[max(0, bisect_right(starts, last) - 1)].median_ms for last in run.rows.last_iteration]
+    first_ms, last_ms = fifths(of_rows, run.rows.count)
+    return max(last_ms, LEAST_MS) / max(first_ms, LEAST_MS)
 
 
 def _drift_cost_s(run: Run, pace: Pace, first_ms: float) -> float:
