@@ -133,7 +133,6 @@ def test_steps_of_several_levels_are_a_range_if_they_differ_much() -> None:
     assert "A normal step takes 110 ms" in " ".join(explain(step=step).split())  # one level that drifts
 
 
-
 def test_verbose_shows_every_slow_row_with_its_parts() -> None:
     text = explain(verbose=True)
     for row in case_1().slow_rows:
