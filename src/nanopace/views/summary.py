@@ -98,10 +98,11 @@ def _typical(report: Report) -> str:
     usual = words.duration((step.median_ms or 0.0) / 1000)
     if step.low_ms is None or step.high_ms is None:
         return usual
-    changed = len(step.levels) > 1 and step.high_ms >= (1 + WILD) * step.low_ms
+    changed = len(step.levels) > 1 and step.high_ms > (1 + WILD) * step.low_ms
     if not changed and (step.spread or 0.0) < WILD:
         return usual
-    low, high = words.duration(step.low_ms / 1000), words.duration(step.high_ms / 1000)
+    levels = [level.median_ms for level in step.levels]  # other sentences name them: no range may leave one out
+    low, high = words.duration(min(step.low_ms, *levels) / 1000), words.duration(max(step.high_ms, *levels) / 1000)
     return words.text("between {low} and {high} (typically {usual})", low=low, high=high, usual=usual)
 
 

@@ -181,8 +181,9 @@ def _drift_findings(run: Run, pace: Pace) -> list[Finding]:
     if step.first_fifth_ms is None or step.last_fifth_ms is None:
         return []
     share = step.last_fifth_ms / step.first_fifth_ms - 1 if step.first_fifth_ms else 0.0
-    beyond = (1 + share) / _change_of_levels(run, levels) - 1
-    if step.drift_share is None and (step.change_share is None or abs(beyond) < CHANGED_SHARE):
+    if step.drift_share is None and (
+        step.change_share is None or abs((1 + share) / _change_of_levels(run, levels) - 1) < CHANGED_SHARE
+    ):
         return []
     lost = _drift_cost_s(run, pace, step.first_fifth_ms)
     ends = {"first_ms": step.first_fifth_ms, "last_ms": step.last_fifth_ms, "change_share": share, "lost_s": lost}
@@ -196,7 +197,7 @@ def _drift_findings(run: Run, pace: Pace) -> list[Finding]:
 def _change_of_levels(run: Run, levels: Sequence[Level]) -> float:
     """The ratio of the last fifth to the first one, if each row took the time of its level."""
     starts = [level.first_iteration for level in levels]
-    of_rows = [levels[max(0, bisect_right(starts, last) - 1)].median_ms for last in run.rows.last_iteration]
+    of_rows = [levels[bisect_right(starts, last) - 1].median_ms for last in run.rows.last_iteration]
     first_ms, last_ms = fifths(of_rows, run.rows.count)
     return max(last_ms, LEAST_MS) / max(first_ms, LEAST_MS)
 
