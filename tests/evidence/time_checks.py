@@ -124,6 +124,16 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     )
 
 
+@check("checkpoint_few_without")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    unsaved = [row for row in truth.visible if row.evaluated and row.evaluated.save_ms is None]
+    return first_of(
+        None if 0 < said["unsaved_rows"] < 3 else f"{said['unsaved_rows']} rows are not few",
+        off("unsaved_rows", said["unsaved_rows"], len(unsaved), by=len(truth.resumed)),
+        off("saved_rows", said["saved_rows"], len(truth.visible) - len(unsaved), by=len(truth.resumed)),
+    )
+
+
 @check("save_in_doubt")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     saved = [row for row in truth.visible if row.evaluated and row.evaluated.save_ms is not None]

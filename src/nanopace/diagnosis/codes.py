@@ -57,6 +57,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     # The few rows with a save took longer_s more in total than the others, because of the save or of something else.
     "save_in_doubt": ("saved_rows", "evaluation_s", "longer_s"),
     "checkpoint_other_speed": _ROWS,  # the rows with a save and those without are at different speeds
+    "checkpoint_few_without": _ROWS,  # the few rows without a save may have been slow anyway
     "checkpoint_at_least": ("spike_s", "checkpoint_s"),  # because the first row limits the evaluation's cost
     "checkpoint_bounded": ("spike_s", "predicted_s", "checkpoint_s"),  # checkpoint_s: at most
     "checkpoint_unknown": ("spike_s", "predicted_s"),  # predicted_s may be None

@@ -38,7 +38,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "slow": (
         *("evaluation_rows", "checkpoint_measured", "checkpoint_stamped", "checkpoint_within_scatter"),
-        *("checkpoint_few_saves", "save_in_doubt"),
+        *("checkpoint_few_saves", "checkpoint_few_without", "save_in_doubt"),
         *("checkpoint_bounded", "checkpoint_other_speed", "checkpoint_unknown", "checkpoint_at_least"),
         *("startup", "startup_bounded", "startup_together", "startup_unsplit", "startup_compile", "startup_of_several"),
         "checkpoint_not_first",

@@ -60,8 +60,12 @@ SLOW_ROWS: Mapping[str, Sentence] = {
         "checkpoint takes at least {checkpoint_s}."
     ),
     "checkpoint_bounded": say(
-        "Every evaluation row also saves, so the two cannot be timed separately. Of the {spike_s} delay, the "
-        "evaluation should take about {predicted_s}; a checkpoint takes {checkpoint_s} at most."
+        "Every evaluation row also saves, so the two cannot be timed separately. Together they take {spike_s}; the "
+        "evaluation alone is expected to take about {predicted_s}. A checkpoint takes {checkpoint_s} at most."
+    ),
+    "checkpoint_few_without": say(
+        "Too few evaluation rows are without a checkpoint to show what one takes ({unsaved_rows}, against {saved_rows} "
+        "with)."
     ),
     "checkpoint_unknown": say(
         "Evaluation and checkpoint together take {spike_s}, less than the {predicted_s} expected for the evaluation "

@@ -60,6 +60,29 @@ def test_how_far_a_checkpoint_can_be_told_is_said() -> None:
     assert said(**faster) == {"checkpoint_other_speed", "checkpoint_not_first"}
 
 
+@pytest.mark.parametrize("unsaved", [1, 2])
+def test_few_rows_without_a_save_are_named_and_not_used(unsaved: int) -> None:
+    without = [2000, 9000][:unsaved]
+    run = nanogpt_run(evaluation_ms=5000.0, checkpoint_ms=700.0, saves=lambda it: it not in without)
+    said = {code: each.numbers for code, each in found(run).items() if code.startswith("checkpoint_")}
+    assert set(said) == {"checkpoint_few_without", "checkpoint_not_first"}
+    assert said["checkpoint_few_without"] == {"saved_rows": 40 - unsaved, "unsaved_rows": unsaved}
+
+
+@pytest.mark.parametrize(("evaluation_steps", "bounded"), [(3.0, False), (4.0, True)])
+def test_an_evaluation_faster_than_the_model_allows_refutes_it(evaluation_steps: float, bounded: bool) -> None:
+    """The row without a save took less than the 3.75 steps that the model says an evaluation takes at least."""
+    run = nanogpt_run(
+        step_ms=1000.0,
+        evaluation_ms=1000 * evaluation_steps,
+        checkpoint_ms=2000.0,
+        saves=lambda it: it != 2000,
+        facts={"eval_iters": 200, "gradient_accumulation_steps": 32},
+        compile_ms=9e4,
+    )
+    assert (diagnose(run).checkpoints.each_ms is not None) is bounded
+
+
 @pytest.mark.parametrize("steps", [3.0, 4.0, 4.3])
 def test_a_checkpoint_is_bounded_where_the_row_takes_longer_than_the_evaluation_must(steps: float) -> None:
     """2 x 200 forward passes, a third of one of 32 micro-steps each: 4.17 steps; a checkpoint is bounded from 3.75."""

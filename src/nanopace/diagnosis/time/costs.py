@@ -164,7 +164,7 @@ def _costs_inside_rows(
     if measured.contains and each is not None:
         at_least = _least_checkpoint_ms(first, without_stalled(with_save, spread), spread)
         least_steps = evaluation_in_steps(run, LEAST_FORWARD_SHARE)
-        if least_steps is not None and not shift_ms and not _faster_than_model(first, least_steps, spread):
+        if least_steps is not None and not shift_ms and not _faster_than_model([*first, *without], least_steps, spread):
             least = least_steps * min(sample.step_ms for sample in with_save)
             if each.ms > least:  # else the model gives no bound
                 at_most, basis = each.ms - least, "upper_bound"
@@ -297,9 +297,9 @@ def _least_checkpoint_ms(first_rows: Sequence[Sample], with_save: Sequence[Sampl
     return max(least, default=None)
 
 
-def _faster_than_model(first_rows: Sequence[Sample], steps: float, spread: float) -> bool:
-    """Whether a first evaluation took fewer steps than the model allows."""
-    return any(each.excess_ms < (steps - SURE * spread) * each.step_ms for each in first_rows)
+def _faster_than_model(without_save: Sequence[Sample], steps: float, spread: float) -> bool:
+    """Whether an evaluation took fewer steps than the model allows."""
+    return any(each.excess_ms < (steps - SURE * spread) * each.step_ms for each in without_save)
 
 
 def _in_steps(samples: Sequence[Sample]) -> float | None:

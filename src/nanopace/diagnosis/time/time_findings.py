@@ -140,6 +140,8 @@ def _checkpoint(breakdown: Breakdown, spike_ms: float | None) -> list[Finding]:
     findings = []
     if checkpoints.unsaved_rows >= SEVERAL:
         findings.append(Finding("checkpoint_other_speed", rows))
+    elif checkpoints.unsaved_rows:
+        findings.append(Finding("checkpoint_few_without", rows))
     elif checkpoints.each_ms is not None:
         findings.append(Finding("checkpoint_bounded", {**together, "checkpoint_s": checkpoints.each_ms / 1000}))
     elif checkpoints.at_least_ms is None:
