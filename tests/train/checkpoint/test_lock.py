@@ -12,6 +12,8 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -58,6 +60,33 @@ def test_without_a_claim_nothing_is_made(tmp_path: Path) -> None:
         assert claim.writable_dir() == tmp_path / "out"
         assert not claim.lost
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["_file_id", "_locked"])
+def test_asked_again_while_it_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """As by a signal handler whose line goes to the ledger: it neither waits for itself nor takes its own new lock
+    file for another run's."""
+    out = tmp_path / "out"
+    out.mkdir()
+    answers: list[Path] = []
+    with Claim(out) as claim:
+        claim.take()
+        shutil.rmtree(out)
+        real = getattr(lock, name)
+
+        def interrupted(*given: Any) -> Any:
+            result = real(*given)
+            answers.append(claim.writable_dir())
+            return result
+
+        monkeypatch.setattr(lock, name, interrupted)
+        looking = Thread(target=claim.writable_dir, daemon=True)
+        looking.start()
+        looking.join(10)
+        assert not looking.is_alive()
+        assert set(answers) == {out}
+        assert not claim.lost
+        assert claim.writable_dir() == out
 
 
 def test_a_place_to_rescue_to_is_nobodys(tmp_path: Path) -> None:

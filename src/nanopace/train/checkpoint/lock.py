@@ -40,7 +40,8 @@ class Claim:
         self._handles: list[int] = []
         self._lock_id: tuple[int, int] | None = None  # device and inode of our lock file
         self._dir_handle: int  # kept open, so that no other directory gets its inode
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()  # a signal handler may write to the ledger in the middle of `writable_dir`
+        self._looking = False
         self._news: list[str] = []
 
     @property
@@ -78,9 +79,12 @@ class Claim:
         if not self._handles:  # a rank that does not write, or a run that only reads
             return self.run_dir
         with self._mutex:
-            while (there := _file_id(self.run_dir / LOCK_FILE)) is None or there != self._lock_id:
-                if there is not None or not self._retake():
-                    self._move_aside()
+            if not self._looking:
+                self._looking = True
+                try:
+                    self._look()
+                finally:
+                    self._looking = False
             return self.run_dir
 
     def rescue(self, directory: Path) -> Path:
@@ -98,6 +102,11 @@ class Claim:
         with self._mutex:
             news, self._news = self._news, []
         return news
+
+    def _look(self) -> None:
+        while (there := _file_id(self.run_dir / LOCK_FILE)) is None or there != self._lock_id:
+            if there is not None or not self._retake():
+                self._move_aside()
 
     def _retake(self) -> bool:
         """Called when the lock file is gone: take the directory again if it is still ours or holds no run."""
