@@ -129,6 +129,7 @@ def _constant(name: str, fitted: float) -> tuple[str, ...]:
     have: dict[str, Callable[[], float]] = {
         "share": lambda: CLASSES[of].share,
         "bandwidth": lambda: CLASSES[of].bandwidth_share,
+        "power": lambda: CLASSES[of].power,
         "bytes": lambda: TRAINERS[of].layer_bytes,
         "products": lambda: TRAINERS[of].products,
         "fp8": lambda: FP8_PRODUCTS,

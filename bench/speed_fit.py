@@ -1,4 +1,4 @@
-"""The fit behind `nanopace recommend`'s speeds: 15 constants, from all published and measured points at once.
+"""The fit behind `nanopace recommend`'s speeds: 19 constants, from all published and measured points at once.
 
 Least squares of the logarithm of measured over expected, by Levenberg and Marquardt. Points that are far off count
 linearly, so that one wrong figure moves little; points of one card and trainer count as the square root of their
@@ -25,11 +25,15 @@ from nanopace.memory_ladder import ladder_speed
 # Where the fit starts, and what it is pulled to.
 START = {
     "share geforce": 1.0,
+    "share workstation": 0.75,
     "share server": 0.75,
+    "share blackwell": 0.75,
     "share volta": 0.45,
     "share single": 0.8,
     "share amd": 0.35,
+    "bandwidth workstation": 0.5,
     "bandwidth server": 0.5,
+    "power workstation": 0.5,
     "bytes nanogpt": 150.0,  # 146 by a profile
     "bytes nanogpt_early": 300.0,
     "bytes nanopace": 80.0,  # 77 by a profile
@@ -61,8 +65,12 @@ def expected(point: Point, constants: Mapping[str, float]) -> float:
 
 def _class(kind: CardClass, constants: Mapping[str, float]) -> CardClass:
     name = FITTED_AS.get(kind.name, kind.name)
-    share = constants.get(f"share {name}", kind.share)
-    return replace(kind, share=share, bandwidth_share=constants.get(f"bandwidth {name}", kind.bandwidth_share))
+    return replace(
+        kind,
+        share=constants.get(f"share {name}", kind.share),
+        bandwidth_share=constants.get(f"bandwidth {name}", kind.bandwidth_share),
+        power=constants.get(f"power {name}", kind.power),
+    )
 
 
 def _trainer(how: Trainer, constants: Mapping[str, float]) -> Trainer:

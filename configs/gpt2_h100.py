@@ -1,5 +1,5 @@
 # gpt2, 123.6M parameters, on one H100 80GB HBM3 (80 GB): nanopace recommend.
-# Expected: 520.6k tokens/s (416.4k to 624.7k), 1 h 19 min in all (1 h 6 min to 1 h 39 min).
+# Expected: 519.2k tokens/s (415.4k to 623.1k), 1 h 19 min in all (1 h 6 min to 1 h 39 min).
 # Final loss on web text: about 3.52 (3.37 to 3.67).
 out_dir = "out-gpt2"  # checkpoints and the ledger go here
 eval_interval = 500  # 9 evaluations over the run, in 1% of its time at most
@@ -25,5 +25,5 @@ grad_clip = 1.0  # against the odd bad batch
 dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
 # nanopace's own settings, which nanoGPT ignores:
-save_interval = 1000  # at most 16 min 47 s of work is lost if the run stops; written in the background
+save_interval = 1000  # at most 16 min 50 s of work is lost if the run stops; written in the background
 recipe = "gpt2"  # same as nanoGPT; 'fast' should reach the same loss in about 19 min (extrapolated), but is not a GPT-2

@@ -1,5 +1,5 @@
 # gpt2-medium, 353.6M parameters, on one H100 80GB HBM3 (80 GB): nanopace recommend.
-# Expected: 201.3k tokens/s (161.1k to 241.6k), 9.8 h in all (8.1 h to 12.2 h).
+# Expected: 201.9k tokens/s (161.5k to 242.3k), 9.7 h in all (8.1 h to 12.2 h).
 # Final loss on web text: about 3.06 (2.90 to 3.21).
 out_dir = "out-gpt2-medium"  # checkpoints and the ledger go here
 eval_interval = 500  # 26 evaluations over the run, in 1% of its time at most
@@ -25,5 +25,5 @@ grad_clip = 1.0  # against the odd bad batch
 dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
 # nanopace's own settings, which nanoGPT ignores:
-save_interval = 500  # at most 21 min 42 s of work is lost if the run stops; written in the background
+save_interval = 500  # at most 21 min 38 s of work is lost if the run stops; written in the background
 recipe = "gpt2"  # same as nanoGPT; 'fast' reached the same loss sooner at GPT-2's size, but is not a GPT-2

@@ -1,5 +1,5 @@
 # gpt2-medium, 353.6M parameters, on one RTX 3060 (12 GB): nanopace recommend.
-# Expected: 9.2k tokens/s (6.9k to 11.2k), 8 d 22 h in all (7 d 7 h to 11 d 22 h).
+# Expected: 9.1k tokens/s (6.8k to 11.1k), 9 d 0 h in all (7 d 9 h to 12 d 0 h).
 # Final loss on web text: about 3.06 (2.90 to 3.21).
 out_dir = "out-gpt2-medium"  # checkpoints and the ledger go here
 eval_interval = 50  # 269 evaluations over the run, in 1% of its time at most
@@ -25,5 +25,5 @@ grad_clip = 1.0  # against the odd bad batch
 dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
 # nanopace's own settings, which nanoGPT ignores:
-save_interval = 25  # at most 23 min 47 s of work is lost if the run stops; written in the background
+save_interval = 25  # at most 24 min 4 s of work is lost if the run stops; written in the background
 recipe = "gpt2"  # same as nanoGPT; 'fast' reached the same loss sooner at GPT-2's size, but is not a GPT-2

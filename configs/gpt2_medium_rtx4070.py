@@ -1,5 +1,5 @@
 # gpt2-medium, 353.6M parameters, on one RTX 4070 (12 GB): nanopace recommend.
-# Expected: 19.7k tokens/s (14.4k to 24.0k), 4 d 4 h in all (3 d 10 h to 5 d 17 h).
+# Expected: 19.5k tokens/s (14.4k to 23.8k), 4 d 5 h in all (3 d 10 h to 5 d 17 h).
 # Final loss on web text: about 3.06 (2.90 to 3.21).
 out_dir = "out-gpt2-medium"  # checkpoints and the ledger go here
 eval_interval = 100  # 134 evaluations over the run, in 1% of its time at most
@@ -25,5 +25,5 @@ grad_clip = 1.0  # against the odd bad batch
 dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
 # nanopace's own settings, which nanoGPT ignores:
-save_interval = 50  # at most 22 min 13 s of work is lost if the run stops; written in the background
+save_interval = 50  # at most 22 min 22 s of work is lost if the run stops; written in the background
 recipe = "gpt2"  # same as nanoGPT; 'fast' reached the same loss sooner at GPT-2's size, but is not a GPT-2

@@ -1,5 +1,5 @@
 # gpt2-medium, 353.6M parameters, on one RTX 4080 (16 GB): nanopace recommend.
-# Expected: 32.2k tokens/s (23.3k to 39.2k), 2 d 13 h in all (2 d 2 h to 3 d 12 h).
+# Expected: 32.0k tokens/s (23.4k to 39.0k), 2 d 13 h in all (2 d 2 h to 3 d 12 h).
 # Final loss on web text: about 3.06 (2.90 to 3.21).
 # This micro-batch does not fit with nanoGPT: use batch_size=4 and gradient_accumulation_steps=128 there.
 out_dir = "out-gpt2-medium"  # checkpoints and the ledger go here
@@ -26,5 +26,5 @@ grad_clip = 1.0  # against the odd bad batch
 dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
 # nanopace's own settings, which nanoGPT ignores:
-save_interval = 100  # at most 27 min 11 s of work is lost if the run stops; written in the background
+save_interval = 100  # at most 27 min 19 s of work is lost if the run stops; written in the background
 recipe = "gpt2"  # same as nanoGPT; 'fast' reached the same loss sooner at GPT-2's size, but is not a GPT-2

@@ -1,5 +1,5 @@
 # gpt2-medium, 353.6M parameters, on one RTX 4090 (24 GB): nanopace recommend.
-# Expected: 52.3k tokens/s (37.4k to 63.8k), 1 d 14 h in all (1 d 7 h to 2 d 5 h).
+# Expected: 52.2k tokens/s (37.7k to 63.7k), 1 d 14 h in all (1 d 7 h to 2 d 4 h).
 # Final loss on web text: about 3.06 (2.90 to 3.21).
 out_dir = "out-gpt2-medium"  # checkpoints and the ledger go here
 eval_interval = 250  # 53 evaluations over the run, in 1% of its time at most
@@ -25,5 +25,5 @@ grad_clip = 1.0  # against the odd bad batch
 dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
 # nanopace's own settings, which nanoGPT ignores:
-save_interval = 100  # at most 16 min 42 s of work is lost if the run stops; written in the background
+save_interval = 100  # at most 16 min 45 s of work is lost if the run stops; written in the background
 recipe = "gpt2"  # same as nanoGPT; 'fast' reached the same loss sooner at GPT-2's size, but is not a GPT-2

@@ -1,5 +1,5 @@
 # gpt2-medium, 353.6M parameters, on one RTX 5090 (32 GB): nanopace recommend.
-# Expected: 70.7k tokens/s (51.6k to 86.2k), 1 d 4 h in all (22.8 h to 1 d 14 h).
+# Expected: 70.2k tokens/s (51.7k to 85.6k), 1 d 4 h in all (22.9 h to 1 d 14 h).
 # Final loss on web text: about 3.06 (2.90 to 3.21).
 out_dir = "out-gpt2-medium"  # checkpoints and the ledger go here
 eval_interval = 250  # 53 evaluations over the run, in 1% of its time at most
@@ -25,5 +25,5 @@ grad_clip = 1.0  # against the odd bad batch
 dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
 # nanopace's own settings, which nanoGPT ignores:
-save_interval = 200  # at most 24 min 44 s of work is lost if the run stops; written in the background
+save_interval = 200  # at most 24 min 54 s of work is lost if the run stops; written in the background
 recipe = "gpt2"  # same as nanoGPT; 'fast' reached the same loss sooner at GPT-2's size, but is not a GPT-2

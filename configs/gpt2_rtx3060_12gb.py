@@ -1,5 +1,5 @@
 # gpt2, 123.6M parameters, on one RTX 3060 (12 GB): nanopace recommend.
-# Expected: 25.5k tokens/s (18.9k to 31.1k), 1 d 3 h in all (22.1 h to 1 d 12 h).
+# Expected: 25.2k tokens/s (18.8k to 30.8k), 1 d 3 h in all (22.3 h to 1 d 13 h).
 # Final loss on web text: about 3.52 (3.37 to 3.67).
 out_dir = "out-gpt2"  # checkpoints and the ledger go here
 eval_interval = 100  # 47 evaluations over the run, in 1% of its time at most
@@ -25,5 +25,5 @@ grad_clip = 1.0  # against the odd bad batch
 dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
 # nanopace's own settings, which nanoGPT ignores:
-save_interval = 50  # at most 17 min 8 s of work is lost if the run stops; written in the background
+save_interval = 50  # at most 17 min 20 s of work is lost if the run stops; written in the background
 recipe = "gpt2"  # same as nanoGPT; 'fast' should reach the same loss in about 5.7 h (extrapolated), but is not a GPT-2

@@ -1,5 +1,5 @@
 # gpt2, 123.6M parameters, on one RTX 4070 (12 GB): nanopace recommend.
-# Expected: 54.1k tokens/s (38.9k to 65.9k), 12.7 h in all (10.4 h to 17.7 h).
+# Expected: 53.7k tokens/s (38.9k to 65.5k), 12.8 h in all (10.5 h to 17.6 h).
 # Final loss on web text: about 3.52 (3.37 to 3.67).
 out_dir = "out-gpt2"  # checkpoints and the ledger go here
 eval_interval = 200  # 23 evaluations over the run, in 1% of its time at most
@@ -25,5 +25,5 @@ grad_clip = 1.0  # against the odd bad batch
 dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
 # nanopace's own settings, which nanoGPT ignores:
-save_interval = 100  # at most 16 min 10 s of work is lost if the run stops; written in the background
+save_interval = 100  # at most 16 min 16 s of work is lost if the run stops; written in the background
 recipe = "gpt2"  # same as nanoGPT; 'fast' should reach the same loss in about 2.7 h (extrapolated), but is not a GPT-2

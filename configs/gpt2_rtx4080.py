@@ -1,5 +1,5 @@
 # gpt2, 123.6M parameters, on one RTX 4080 (16 GB): nanopace recommend.
-# Expected: 87.9k tokens/s (62.7k to 107.2k), 7.8 h in all (6.4 h to 11.0 h).
+# Expected: 87.5k tokens/s (62.9k to 106.8k), 7.8 h in all (6.4 h to 10.9 h).
 # Final loss on web text: about 3.52 (3.37 to 3.67).
 out_dir = "out-gpt2"  # checkpoints and the ledger go here
 eval_interval = 200  # 23 evaluations over the run, in 1% of its time at most
@@ -25,5 +25,5 @@ grad_clip = 1.0  # against the odd bad batch
 dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
 # nanopace's own settings, which nanoGPT ignores:
-save_interval = 250  # at most 24 min 52 s of work is lost if the run stops; written in the background
+save_interval = 250  # at most 24 min 58 s of work is lost if the run stops; written in the background
 recipe = "gpt2"  # same as nanoGPT; 'fast' should reach the same loss in about 1.7 h (extrapolated), but is not a GPT-2

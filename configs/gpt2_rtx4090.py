@@ -1,5 +1,5 @@
 # gpt2, 123.6M parameters, on one RTX 4090 (24 GB): nanopace recommend.
-# Expected: 143.2k tokens/s (101.0k to 174.7k), 4.8 h in all (3.9 h to 6.8 h).
+# Expected: 143.0k tokens/s (101.8k to 174.5k), 4.8 h in all (3.9 h to 6.7 h).
 # Final loss on web text: about 3.52 (3.37 to 3.67).
 out_dir = "out-gpt2"  # checkpoints and the ledger go here
 eval_interval = 200  # 23 evaluations over the run, in 1% of its time at most
@@ -25,5 +25,5 @@ grad_clip = 1.0  # against the odd bad batch
 dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
 # nanopace's own settings, which nanoGPT ignores:
-save_interval = 250  # at most 15 min 15 s of work is lost if the run stops; written in the background
+save_interval = 250  # at most 15 min 17 s of work is lost if the run stops; written in the background
 recipe = "gpt2"  # same as nanoGPT; 'fast' should reach the same loss in about 1.1 h (extrapolated), but is not a GPT-2

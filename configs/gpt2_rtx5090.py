@@ -1,5 +1,5 @@
 # gpt2, 123.6M parameters, on one RTX 5090 (32 GB): nanopace recommend.
-# Expected: 194.1k tokens/s (139.6k to 236.8k), 3.5 h in all (2 h 54 min to 4.9 h).
+# Expected: 192.9k tokens/s (139.8k to 235.4k), 3.6 h in all (2 h 55 min to 4.9 h).
 # Final loss on web text: about 3.52 (3.37 to 3.67).
 out_dir = "out-gpt2"  # checkpoints and the ledger go here
 eval_interval = 200  # 23 evaluations over the run, in 1% of its time at most
@@ -25,5 +25,5 @@ grad_clip = 1.0  # against the odd bad batch
 dtype = "bfloat16"  # the card supports it, and it needs no loss scaling
 
 # nanopace's own settings, which nanoGPT ignores:
-save_interval = 500  # at most 22 min 31 s of work is lost if the run stops; written in the background
+save_interval = 500  # at most 22 min 39 s of work is lost if the run stops; written in the background
 recipe = "gpt2"  # same as nanoGPT; 'fast' should reach the same loss in about 46 min (extrapolated), but is not a GPT-2

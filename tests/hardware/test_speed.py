@@ -43,15 +43,15 @@ def test_ranges_are_worth_something() -> None:
 def test_classes_that_nobody_measured_are_wider() -> None:
     known = [card_class(card) for card in all_cards() if card_class(card).measured]
     widest_known = max(kind.above / kind.below for kind in known)
-    for name in ("L4", "2080 Ti", "4090 laptop", "MI300X"):
+    for name in ("T4", "B200", "2080 Ti", "4090 laptop", "MI300X"):
         kind = card_class(find_card(name))
         assert not kind.measured
         assert kind.above / kind.below > widest_known
 
 
 def test_an_rtx_5090_and_an_a100_of_40_gb() -> None:
-    """Published by others; the micro-batch of the RTX 5090 is not, so 32 is assumed."""
-    assert rate("5090", 32, 16, trainer="llm.c") == pytest.approx(195_600, rel=0.15)
+    """Published by others."""
+    assert rate("5090", 64, 8, trainer="llm.c") == pytest.approx(195_600, rel=0.15)
     assert rate("A100-SXM4-40GB", 12, 5, trainer="nanogpt_early") == pytest.approx(109_227, rel=0.15)
     assert rate("A100-PCIE-40GB", 32, 1, trainer="nanogpt_early") == pytest.approx(115_000, rel=0.15)
 
@@ -68,6 +68,34 @@ def test_the_range_of_nanogpt_reaches_down_to_early_logs(name: str, batch: tuple
     later = pace(find_card("4070"), *GPT2, *batch, trainer="nanogpt")
     assert later is not None
     assert later.low == pytest.approx(0.78 * later.expected)  # there are later logs of GeForce cards
+
+
+def test_where_there_are_later_logs_of_nanogpt_early_ones_do_not_widen_the_range() -> None:
+    for name in ("A100-SXM4-80GB", "H100 PCIe", "L40S"):
+        found = pace(find_card(name), *GPT2, 32, 16, trainer="nanogpt")
+        assert found is not None
+        assert found.low == pytest.approx(card_class(find_card(name)).below * found.expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "measured"),
+    [
+        *(("L4", (16, 32), 40_400), ("RTX A4000", (16, 32), 51_600)),
+        *(("RTX A6000", (32, 16), 91_100), ("A40", (32, 16), 87_600)),
+    ],
+)
+def test_professional_cards(name: str, batch: tuple[int, int], measured: float) -> None:
+    """One chip at several board powers: 0.6 W for each TFLOP/s of an L4, 2.0 of an A40."""
+    assert rate(name, *batch) == pytest.approx(measured, rel=0.1)
+
+
+def test_less_board_power_reaches_less_of_the_peak() -> None:
+    card = find_card("L40S")
+    less, more, unknown = (pace(card._replace(tdp_w=watts), *GPT2, 16, 32) for watts in (175, 2000, None))
+    assert less is not None
+    assert more is not None
+    assert less.expected < 0.8 * more.expected
+    assert more == unknown  # a board power that is not known limits nothing
 
 
 @pytest.mark.parametrize("name", ["M2 Max", "5090 laptop", "GB10", "M4"])

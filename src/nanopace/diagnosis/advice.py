@@ -11,6 +11,7 @@ import math
 
 from nanopace.diagnosis.result import Diagnosis, Finding, Number, Step
 from nanopace.diagnosis.time.faults import FEW_SKIPPED, training_batch, waited_for_data_s
+from nanopace.diagnosis.time.time_findings import stalls_in_doubt_s
 from nanopace.errors import CardError
 from nanopace.run import Run
 
@@ -26,6 +27,7 @@ _CHECKPOINT_SHARE = 0.003
 _FEWER_SAVES = 4
 _FEWEST_SAVES = 5
 _STALL_SHARE = 0.01
+_FEW_STALLS, _FEW_STALLS_S = 3, 1.0  # fewer and shorter ones may not recur, and do not pay for the search
 _IDLE_CARD = 0.45  # mfu below which a larger micro-batch can help
 _WORTH_COMPILING_S = 600.0  # of training: compiling takes about a minute
 _LARGEST_BATCH_RAISE = 4  # beyond this, more memory and hardly more speed
@@ -213,13 +215,18 @@ def _save_less_often(diagnosis: Diagnosis) -> Finding | None:
 
 def _find_the_stall(diagnosis: Diagnosis) -> Finding | None:
     stall_s, total_s = (diagnosis.wall.stall_s or 0.0) - waited_for_data_s(diagnosis.faults), diagnosis.wall.awake_s
-    stall_s -= sum(_number(each, "longer_s") for each in diagnosis.findings if each.code == "save_in_doubt")
+    stall_s -= stalls_in_doubt_s(diagnosis.findings)
+    stall_s -= sum(_number(each, "total_s") for each in diagnosis.findings if each.code == "fetch_stalls")
     if not diagnosis.step.normal_rows or total_s <= 0 or stall_s < _STALL_SHARE * total_s:
         return None
+    stalled = sum(row.count for row in diagnosis.slow_rows if {"stall", "periodic"} & {*row.causes})
+    if stalled < _FEW_STALLS and stall_s < _FEW_STALLS_S:
+        return None
     periodic = next((finding for finding in diagnosis.findings if finding.code == "periodic_stalls"), None)
-    return _saving(
-        diagnosis, "find_the_stall", stall_s, interval=periodic.numbers.get("interval") if periodic else None
-    )
+    if periodic is None:
+        return _saving(diagnosis, "find_the_stall", stall_s, interval=None)
+    stall_s = min(stall_s, _number(periodic, "total_s") or stall_s)  # the others have other causes
+    return _saving(diagnosis, "find_the_stall", stall_s, interval=periodic.numbers.get("interval"))
 
 
 def _calm_the_loss(run: Run, diagnosis: Diagnosis) -> Finding | None:

@@ -7,7 +7,8 @@ limited by the card's peak, everything else (norms, GELU, cross entropy) by its 
     b   FLOPs / (share of the peak) + bytes / (share of the bandwidth)
 
 The shares belong to the class of the card (card_classes.py), launches and bytes to the trainer (trainers.py). The peak
-is that of the number format in which the card trains: bf16, or fp16 or fp32 if it has no bf16.
+is that of the number format in which the card trains: bf16, or fp16 or fp32 if it has no bf16. The share of the peak is
+smaller where the board power is small for that peak.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from nanopace.hardware.card_classes import CardClass, card_class
+from nanopace.hardware.card_classes import ENOUGH_WATTS, CardClass, card_class
 from nanopace.hardware.cards import Card, Peak
 from nanopace.hardware.flops import flops_per_token, parameters
 from nanopace.hardware.trainers import FP8_PRODUCTS, OPTIMIZER_BYTES, TRAINERS, Trainer
@@ -23,6 +24,7 @@ from nanopace.memory_ladder import ladder_speed, on_host
 
 _GB_PER_TFLOP = 7.0  # bandwidth of a card given by hand: 5 on an H200, 9 on a 4070, 13 on a 3090
 BUS_GB_S = 25.0  # PCIe 4 x16, each way, as large copies reach it
+_ONLY_EARLY_LOGS = ("NVIDIA A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB")  # of nanoGPT; later ones are of other cards
 _OVERLAP = 3  # exponent: host and card work at the same time, and the step takes a little more than the longer of both
 
 
@@ -85,7 +87,7 @@ def work_seconds(
     n_layer, n_embd, vocab_size, block_size = size
     flops = flops_per_token(weights / fp8, n_layer, n_embd, block_size)
     moved = how.layer_bytes * n_layer * n_embd * (2 if peak.precision == "fp32" else 1) + how.logit_bytes * vocab_size
-    rate = peak.tflops * 1e12 * kind.share * how.products
+    rate = peak.tflops * 1e12 * kind.share * _at_its_power(card, kind, peak) * how.products
     return flops / rate + moved / (_bandwidth(card) * kind.bandwidth_share)
 
 
@@ -156,11 +158,16 @@ def pace(
 
 
 def _may_be_like(trainer: str, card: Card) -> str | None:
-    """Whose range a range has to reach down to: our kernels may gain nothing where they were not measured, and on a
-    server card with no later log, early ones of nanoGPT may be slow because of the card."""
+    """Whose range a range has to reach down to: our kernels may gain nothing where they were not measured, and where
+    there are only early logs of nanoGPT, these may be slow because of the card."""
     if trainer == "nanopace":
         return None if kernels_measured(card) else "nanogpt"
-    return "nanogpt_early" if trainer == "nanogpt" and card_class(card).name == "server" else None
+    return "nanogpt_early" if trainer == "nanogpt" and card.name in _ONLY_EARLY_LOGS else None
+
+
+def _at_its_power(card: Card, kind: CardClass, peak: Peak) -> float:
+    """The part of its class's share that a card reaches with its board power."""
+    return 1.0 if card.tdp_w is None else min(1.0, card.tdp_w / (ENOUGH_WATTS * peak.tflops)) ** kind.power
 
 
 def kernels_measured(card: Card) -> bool:

@@ -24,17 +24,17 @@ class Trainer:
 TRAINERS = {
     trainer.name: trainer
     for trainer in (
-        Trainer("nanogpt", 144),  # 146 by the profile of an H200
+        Trainer("nanogpt", 129),  # 146 by the profile of an H200
         # Four logs up to May 2024, set apart because they did not fit; an older torch may be why, but nobody checked.
-        Trainer("nanogpt_early", 317),
+        Trainer("nanogpt_early", 293),
         # 16.6 of 101 ms by its profile on an H200; launches: 8 sequences against 64
-        Trainer("nanopace", 106, logit_bytes=6.1, launch_s=1.43e-3 / 12),
-        Trainer("llm.c", 126),  # CUDA, with cuDNN's attention
-        Trainer("llm.q", 146, products=0.99),  # CUDA
-        Trainer("nanochat", 146, products=1.04),  # torch.compile, squared ReLU, Muon
+        Trainer("nanopace", 97, logit_bytes=6.1, launch_s=1.43e-3 / 12),
+        Trainer("llm.c", 105),  # CUDA, with cuDNN's attention
+        Trainer("llm.q", 146, products=1.09),  # CUDA
+        Trainer("nanochat", 146, products=1.1),  # torch.compile, squared ReLU, Muon
         # torch without flash attention, 512 tokens. One sequence takes 4.3 to 5.7 ms a layer on any card but a V100.
-        Trainer("languini", 346, products=0.62, host_s=4.6e-3),
+        Trainer("languini", 326, products=0.62, host_s=4.6e-3),
     )
 }
-FP8_PRODUCTS = 1.59  # how much faster products in 8 bits are than in bf16: LLM.Q and nanochat on seven cards
+FP8_PRODUCTS = 1.44  # how much faster products in 8 bits are than in bf16: LLM.Q and nanochat on seven cards
 OPTIMIZER_BYTES = 56  # per weight and step: 28 are read and written, at half the bandwidth (1.5 ms on the H200)

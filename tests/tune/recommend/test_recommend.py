@@ -297,7 +297,8 @@ def test_early_logs_are_mentioned_where_they_are_much_slower_and_in_the_range(ca
     [
         ("4070", "speed", "4070"),
         ("V100-SXM2-32GB", "speed", "V100"),
-        ("4070 laptop", "speed_one", "RTX 4070 Laptop"),
+        ("4070 laptop", "speed_few", "RTX 3060 Laptop, 4070 Laptop"),
+        ("B200", "speed_few", "B200"),
         ("2080 Ti", "unmeasured", ""),
         ("M2 Max", "no_apple", None),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nanopace.hardware.card_classes import CLASSES
 from nanopace.hardware.memory import GIB
 from nanopace.hardware.scaling_law import ALMOST_FRESH, too_often, worth_in_passes
-from nanopace.hardware.speed import BUS_GB_S
+from nanopace.hardware.speed import BUS_GB_S, Range
 from nanopace.memory_ladder import keeps_gradients
 from nanopace.tune.divisors import divisors
 from nanopace.tune.recommend.budget import is_short
@@ -55,7 +55,7 @@ def notes(found: Recommendation) -> list[Note]:
         said.append(("no_apple" if apple else "peak_unknown", {}))
     else:
         seen = CLASSES[found.card_class].seen
-        said.append(("speed" if found.measured else "speed_one" if seen else "unmeasured", {"seen": seen}))
+        said.append(("speed" if found.measured else "speed_few" if seen else "unmeasured", {"seen": seen}))
     said.append(("memory", {}))
     possible = any(choice.knob == "recipe" for choice in found.knobs)  # our kernels, on this card
     if len(found.rungs) == 2:
@@ -63,8 +63,7 @@ def notes(found: Recommendation) -> list[Note]:
     elif found.tokens_per_s is not None and found.card_class != "hopper":
         said.append(("kernels_unmeasured", {}))
     theirs, old = found.nanogpt_tokens_per_s, found.nanogpt_early_tokens_per_s
-    in_range = found.card_class == "server"  # which reaches down to them
-    if in_range and theirs is not None and old is not None and old.expected < _MUCH_SLOWER * theirs.expected:
+    if theirs is not None and old is not None and _reaches_down(theirs, old):
         said.append(("early_logs", {"tokens_per_s": old.expected}))
     if not keeps_gradients(found.ladder):
         said.append(("released", {}))
@@ -94,3 +93,8 @@ def notes(found: Recommendation) -> list[Note]:
     if several:
         said.append(("several", {"link": found.together[-1].link}))
     return said
+
+
+def _reaches_down(theirs: Range, old: Range) -> bool:
+    """Whether nanoGPT's range includes that of its early logs, and these are much slower."""
+    return theirs.low <= old.low and old.expected < _MUCH_SLOWER * theirs.expected
