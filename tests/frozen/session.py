@@ -72,16 +72,25 @@ def session(directory: Path, commands: Sequence[Sequence[str]], **environment: s
 
 
 def machine() -> str:
-    """What two machines must share to give the same bits: torch's release, the processor family, the C library.
+    """What two machines must share to give the same bits: torch's release, the processor, the C library.
 
     With PLAIN, the model of an x86-64 processor should not matter: forbidding MKL, oneDNN and the C library the newer
-    instructions changed no bit. Torch does not guarantee this. If a machine of the same name gives other bits, add what
-    distinguishes it here; do not widen the comparison.
+    instructions changed no bit. Torch does not guarantee this, and Muon's losses did differ once, by 1e-7, between two
+    models. If a machine of the same name gives other bits, add what distinguishes it here; do not widen the comparison.
     """
     from importlib.metadata import version
 
     release = version("torch").partition("+")[0]
-    return f"torch {release}, {platform.machine()}, {platform.system()}, {' '.join(platform.libc_ver())}"
+    return f"torch {release}, {processor()}, {platform.system()}, {' '.join(platform.libc_ver())}"
+
+
+def processor() -> str:
+    """Its family of instructions; on Linux, also its vendor and model."""
+    named = Path("/proc/cpuinfo")
+    lines = named.read_text().splitlines() if named.exists() else []
+    known = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    told = [known[name] for name in ("vendor_id", "cpu family", "model") if name in known]
+    return " ".join([platform.machine(), *told])
 
 
 def _answer(main: Any, command: list[str]) -> tuple[int, str, str]:

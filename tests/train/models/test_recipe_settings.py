@@ -14,7 +14,7 @@ from nanopace.errors import ConfigError
 from nanopace.knob_values import INGREDIENTS, ingredients
 from nanopace.literals import Value
 from nanopace.train.models.gpt2 import GPT
-from nanopace.train.models.recipes import new_model, recipe_defaults
+from nanopace.train.models.recipes import matrix_rate, new_model, recipe_defaults, step_tokens
 from nanopace.train.plan.origin import find_saved
 from nanopace.train.plan.run_plan import RunPlan
 from nanopace.train.plan.settings import choose_settings
@@ -74,6 +74,26 @@ def test_knobs_that_nobody_named_are_the_recipes(shared_corpus: Path, decides: b
     gpt2 = choose_settings({"max_iters": 70}, open_corpus(shared_corpus), MACHINE, machine_decides=False)
     assert not any("recipe" in each for each in gpt2.reasons.values())
     assert gpt2.config.learning_rate == 6e-4
+
+
+@pytest.mark.parametrize(
+    ("steps", "rate"),
+    [(0, 0.03), (100, 0.03), (222, 0.03), (250, 0.028), (480, 0.02), (500, 0.02), (816, 0.016), (1630, 0.011)],
+)
+def test_matrices_learn_more_slowly_in_a_longer_run(steps: int, rate: float) -> None:
+    assert recipe_defaults("fast", steps)["matrix_lr"] == matrix_rate(steps) == rate
+
+
+def test_rates_stay_within_what_was_tried() -> None:
+    assert {matrix_rate(steps) for steps in (2_000, 19_000, 600_000)} == {0.01}
+
+
+@pytest.mark.parametrize(
+    ("millions", "thousands"),
+    [(0, 1 / 128), (16, 32), (31, 32), (33, 64), (107, 64), (240, 128), (1_000, 256), (1e6, 512)],
+)
+def test_a_step_grows_with_the_root_of_the_tokens(millions: float, thousands: float) -> None:
+    assert step_tokens(millions * 1e6) == thousands * 1024
 
 
 @pytest.mark.parametrize(
@@ -163,6 +183,15 @@ def test_rates_as_flags_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("room")
+def test_what_only_fast_reads_was_written_for_it(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in a config that does not name the recipe."""
+    (room / "config.py").write_text(SMALL + RATES + "matrix_lr = 0.004\ncooldown = 0.3\n")
+    plan = plan_of(asked_by(monkeypatch, "config.py", "--recipe=fast"))
+    assert (plan.config.matrix_lr, plan.config.cooldown) == (0.004, 0.3)
+    assert plan.reasons["rates"] == NOT_USED
+
+
+@pytest.mark.usefixtures("room")
 @pytest.mark.parametrize("arguments", [["fast.py"], ["fast.py", "--recipe=fast"], ["config.py"], ["ours.py"]])
 def test_rates_of_the_same_recipe_are_used(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of(asked_by(monkeypatch, *arguments))
@@ -184,5 +213,5 @@ def test_a_run_goes_on_with_the_rates_that_it_began_with(room: Path) -> None:
     assert main(["train", *begun, "--max_iters=2", "--matrix_lr=0.01"]) == 0
     assert main(["train", "config.py", "--init_from=resume", "--max_iters=3", "--device=cpu", "--no-report"]) == 0
     saved = find_saved(room / "out", Recorder())
-    assert (saved.step, saved.config["matrix_lr"]) == (4, 0.01)
-    assert {name: saved.config[name] for name in recipe_defaults("fast", 2)} == recipe_defaults("fast", 2)
+    began = {**recipe_defaults("fast", 2), "matrix_lr": 0.01}
+    assert (saved.step, {name: saved.config[name] for name in began}) == (4, began)

@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+from nanopace.config import KNOBS
 from nanopace.errors import ConfigError, UsageError
 from nanopace.literals import Value
 from nanopace.train.models.recipes import recipe_defaults, shape_defaults
@@ -65,6 +66,17 @@ def test_rates_belong_to_the_recipe_of_their_config() -> None:
     assert "beta2" not in own
     assert dict(zip(recipes.knobs, recipes.after, strict=True))["learning_rate"] is None
     assert set(OF_RECIPE) == recipe_defaults("fast", 100).keys() | shape_defaults("fast", 768).keys()
+
+
+def test_what_one_config_leaves_to_the_recipe_differs_from_any_value() -> None:
+    """Even from nanoGPT's default, which the other config does not have."""
+    fast: dict[str, Value] = {"recipe": "fast", "learning_rate": 2e-3}
+    plan = plan_of(fast, {**fast, "cooldown": KNOBS["cooldown"].default, "n_layer": 6})
+    assert names(plan) == ["n_layer", "cooldown"]
+    assert (plan.players[1].before, plan.players[1].after) == ((None,), (KNOBS["cooldown"].default,))
+    assert "cooldown" not in plan.settings(frozenset(["n_layer"]))
+    with pytest.raises(UsageError, match="both configs train the same way"):
+        plan_of(fast, fast)
 
 
 def test_five_knobs_and_more_are_measured_along_some_orders() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from nanopace.config import KNOBS
 from nanopace.errors import UsageError
 from nanopace.literals import Value
 from nanopace.tune.ablate.trials import Tried
@@ -56,6 +57,13 @@ def test_every_change_is_run_by_itself_with_the_seeds_of_a() -> None:
     own = ran["", 0]
     assert (own["batch_size"], own["learning_rate"], own["n_head"]) == (32, 2e-3, 12)
     assert "matrix_lr" not in own  # the recipe's
+
+
+def test_what_a_leaves_to_its_recipe_may_be_tried_at_any_value() -> None:
+    """nanoGPT's default is not what A has."""
+    plan = variants([{"cooldown": KNOBS["cooldown"].default}])
+    (tried,) = plan.changed.values()
+    assert tried["cooldown"] == KNOBS["cooldown"].default
 
 
 def test_rates_and_heads_of_a_do_not_go_with_another_recipe() -> None:

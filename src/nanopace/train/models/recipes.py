@@ -17,6 +17,8 @@ The values lie between those of modded-nanogpt (records of early 2025; the last 
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import nn
 
@@ -33,6 +35,18 @@ SCALAR_RATE = 10.0  # 0.02: the gates have to move by tenths; modded-nanogpt has
 TUNED_WIDTH = 768  # for tables and head, the rate scales with the root of 1 / n_embd, as in nanochat
 WIDE_HEAD = 128  # twice GPT-2's: faster, and a little better (docs/experiments/recipes.md)
 EPS = 1e-10  # AdamW's: gradients of rare tokens are small, and 1e-8 would swamp them
+
+# How defaults follow the length of a run, from what was tried at GPT-2's size (docs/recipes.md#by-length). Muon's rate
+# falls with the root of the steps, but stays between those that were best in the shortest and the longest run tried.
+MATRIX_RATE, OF_STEPS = 0.02, 500
+LEAST_MATRIX_RATE, MOST_MATRIX_RATE = 0.01, 0.03
+COOLDOWN = 0.6
+# A step's tokens grow with the root of all tokens: rare steps of many tokens waste them early, when one direction is
+# as good as another.
+STEP_TOKENS, OF_TOKENS = 1 << 15, 16e6
+MOST_STEP_TOKENS = 1 << 19  # GPT-2's, and nanoGPT's
+
+ONLY_READ_BY_FAST = {"matrix_lr", "cooldown"}
 
 
 def new_model(shape: ModelShape) -> GPT:
@@ -58,7 +72,7 @@ def shape_defaults(recipe: str, n_embd: int) -> dict[str, Value]:
 
 
 def recipe_defaults(recipe: str, max_iters: int) -> dict[str, Value]:
-    """The knobs of the optimizer for which the recipe has its own defaults instead of nanoGPT's."""
+    """The knobs of the optimizer for which the recipe has its own defaults instead of nanoGPT's, or a rule."""
     if recipe == "gpt2":
         return {}
     return {
@@ -71,7 +85,21 @@ def recipe_defaults(recipe: str, max_iters: int) -> dict[str, Value]:
         "decay_lr": True,
         "warmup_iters": min(10, max_iters // 25),  # 10 steps lose 0.04 in a run of 100
         "lr_decay_iters": max(1, max_iters),
+        "matrix_lr": matrix_rate(max_iters),
+        "cooldown": COOLDOWN,
     }
+
+
+def matrix_rate(steps: int) -> float:
+    """Muon's best rate for a run of that many steps."""
+    rate = MATRIX_RATE * math.sqrt(OF_STEPS / max(1, steps))
+    return float(f"{min(MOST_MATRIX_RATE, max(LEAST_MATRIX_RATE, rate)):.2g}")
+
+
+def step_tokens(tokens: float) -> int:
+    """How many tokens a step should have in a run of `tokens`: a power of two."""
+    wanted = STEP_TOKENS * math.sqrt(max(1.0, tokens) / OF_TOKENS)
+    return min(MOST_STEP_TOKENS, 1 << max(0, round(math.log2(wanted))))
 
 
 def foreign_settings(asked: Asked, recipe: str, *, new: bool) -> dict[str, Value]:
@@ -81,5 +109,5 @@ def foreign_settings(asked: Asked, recipe: str, *, new: bool) -> dict[str, Value
     if not asked.files or said.get("recipe", KNOBS["recipe"].default) == recipe:
         return {}
     shape = shape_defaults(recipe, int(asked.given.get("n_embd", KNOBS["n_embd"].default))) if new else {}
-    own = {**shape, **recipe_defaults("fast", 1)}
+    own = (shape.keys() | recipe_defaults("fast", 1).keys()) - ONLY_READ_BY_FAST
     return {name: value for name, value in asked.given.items() if name in own and name not in asked.flags}

@@ -20,7 +20,7 @@ from nanopace.corpus.shards.corpus import Corpus
 from nanopace.errors import ConfigError, Message
 from nanopace.literals import Value
 from nanopace.train.models.gpt2 import ModelShape
-from nanopace.train.models.recipes import new_model, recipe_defaults, shape_defaults
+from nanopace.train.models.recipes import new_model, recipe_defaults, shape_defaults, step_tokens
 from nanopace.train.optim.optimizer import make_optimizer, set_learning_rate
 from nanopace.train.plan.batch_sizes import fitting_micro_batch
 from nanopace.train.plan.device import Machine, autocast, has_fp8, pick_compile, pick_dtype, pick_kernels, takes_fp8
@@ -217,13 +217,15 @@ def _on_a_card(asked: Mapping[str, Value], corpus: Corpus, machine: Machine, ran
     large = corpus.train.tokens >= _LARGE_CORPUS
     shape = {"n_layer": 12, "n_head": 12, "n_embd": 768} if large else {"n_layer": 6, "n_head": 6, "n_embd": 384}
     shape["block_size"] = 1024 if large else 512
-    step_tokens, dropout = (1 << 19, 0.0) if large else (1 << 16, 0.1)
+    per_step, dropout = (1 << 19, 0.0) if large else (1 << 16, 0.1)
+    if asked.get("recipe", "gpt2") != "gpt2":
+        per_step = step_tokens(_EPOCHS * corpus.train.tokens)
     config = _partial_config(asked, {**shape, "dropout": dropout})
     block_size, fitting = config.block_size, 8
     if machine.memory_gb is not None:
         kernels, _ = pick_kernels(config, shape_of(config, "gelu"), machine.device, ranks)
         fitting = fitting_micro_batch(config, kernels, machine.memory_gb)
-    most = max(1, step_tokens // block_size)
+    most = max(1, per_step // block_size)
     micro_batch = next((each for each in _MICRO_BATCHES if each <= min(fitting, most)), 1)
     batch_size = int(asked.get("batch_size", micro_batch))
     accumulation = ranks * max(1, round(most / batch_size / ranks))

@@ -28,8 +28,14 @@ _SET_FOR_EACH_TRIAL = ("max_iters", "seed")
 # For these, a recipe may have its own defaults, so they belong to their config's recipe (train/models/recipes.py).
 OF_RECIPE = (
     *("learning_rate", "min_lr", "weight_decay", "beta1", "beta2", "grad_clip", "decay_lr", "warmup_iters"),
-    *("lr_decay_iters", "n_head"),
+    *("lr_decay_iters", "matrix_lr", "cooldown", "n_head"),
 )
+
+
+def left_to_recipe(given: Mapping[str, Value]) -> frozenset[str]:
+    """The knobs that a config leaves to a recipe other than nanoGPT's, whose defaults only the trainer knows."""
+    default = KNOBS["recipe"].default
+    return frozenset() if given.get("recipe", default) == default else frozenset(OF_RECIPE) - given.keys()
 
 
 def is_apart(name: str) -> bool:
@@ -112,12 +118,15 @@ def make_plan(
 ) -> Plan:
     """Plan the trials. Both configs are knobs by name; whatever they do not set has nanoGPT's default."""
     before, after = TrainConfig(**_known(a)).as_dict(), TrainConfig(**_known(b)).as_dict()  # type: ignore[arg-type]
+    open_in_one = left_to_recipe(a) ^ left_to_recipe(b)
     changed = [name for name in KNOBS if before[name] != after[name] and not is_apart(name)]
+    of_recipe = [
+        name for name in OF_RECIPE if (name in a or name in b) and ("recipe" in changed or name in open_in_one)
+    ]
+    changed = [name for name in KNOBS if name in changed or name in of_recipe]
     if not changed:
         raise UsageError("both configs train the same way: no setting that affects a run differs")
-    of_recipe = [name for name in OF_RECIPE if name in a or name in b] if "recipe" in changed else []
-    changed = [name for name in KNOBS if name in changed or name in of_recipe]
-    with_recipe = ["recipe", *of_recipe]
+    with_recipe = ["recipe", *of_recipe] if "recipe" in changed else []
     groups = _together([(name,) for name in changed], [*_same_tokens(before, after), with_recipe, *together])
     groups = _valid(groups, before, after)
     old, new = _left_open(before, of_recipe, a), _left_open(after, of_recipe, b)

@@ -15,7 +15,7 @@ from statistics import fmean
 from nanopace.config import KNOBS, TrainConfig
 from nanopace.errors import ConfigError, UsageError
 from nanopace.literals import Value
-from nanopace.tune.ablate.ablate import OF_RECIPE, is_apart
+from nanopace.tune.ablate.ablate import OF_RECIPE, is_apart, left_to_recipe
 from nanopace.tune.ablate.trials import Trial, Tried, settings_of_repeat
 from nanopace.tune.shapley import Players, Share, scatter, schedule
 from nanopace.tune.student import student
@@ -73,13 +73,14 @@ def make_variants(
     """Plan the trials. `tries`: changes by the name that they were given. Whatever A does not set has nanoGPT's
     default, or its recipe's."""
     base = {name: value for name, value in a.items() if name in KNOBS}
-    now = TrainConfig(**base).as_dict()  # type: ignore[arg-type]
+    unknown = left_to_recipe(base)
+    now = {name: value for name, value in TrainConfig(**base).as_dict().items() if name not in unknown}  # type: ignore[arg-type]
     changed = {}
     for name, each in tries.items():
         fixed = next((knob for knob in each if is_apart(knob)), None)
         if fixed is not None:
             raise UsageError("--try {settings}: {knob} is the same in all runs", settings=name, knob=fixed)
-        if all(now[knob] == value for knob, value in each.items()):
+        if all(now.get(knob) == value for knob, value in each.items()):
             raise UsageError("--try {settings}: A has these settings already", settings=name)
         changed[name] = _with(base, each)
         try:
