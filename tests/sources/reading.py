@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from nanopace.run import Run
-from nanopace.sources.build import LineReader, RunBuilder
+from nanopace.sources.build import RunBuilder
 from nanopace.sources.detect import Detector
 from nanopace.sources.log_format import LogFormat
+from nanopace.sources.readers import LineReader
 from nanopace.sources.text import lines
 
 Feed = Callable[[LineReader, Iterable[bytes]], None]

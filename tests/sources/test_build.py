@@ -34,20 +34,6 @@ def iterations(run: Run) -> list[int]:
     return list(run.rows.iteration)
 
 
-def told(*steps: int | str) -> list[tuple[list[int], list[int]]]:
-    """Timed rows by iteration, u10 for an untimed one, F and R headers as above: (timed, untimed) of each run."""
-    builder = RunBuilder("log")
-    for step in steps:
-        match step:
-            case int():
-                builder.row(Row(step, 10.0, 3.0))
-            case "F" | "R":
-                builder.begin_process(fresh=step == "F")
-            case str():
-                builder.untimed_row(int(step[1:]), 3.0)
-    return [(list(run.rows.iteration), list(run.untimed_rows.iteration)) for run in builder.finish()]
-
-
 def test_an_evaluation_is_inside_the_row_of_its_iteration() -> None:
     (run,) = build("e0", 0, 200, 400, "e500", "s", 600, 800, "e1000", "s", 1000)
     assert [(e.iteration, e.row) for e in run.evaluations] == [(0, 0), (500, None), (1000, 5)]
@@ -64,6 +50,29 @@ def test_going_back_to_the_start_is_another_run() -> None:
     assert (first.name, second.name) == ("log", "log #2")
     assert (iterations(first), iterations(second)) == ([0, 1, 2], [0, 1])
     assert [e.row for e in second.evaluations] == [0]
+
+
+@pytest.mark.parametrize(
+    ("steps", "runs"),
+    [
+        ((1, 2, 3, 1, 2), [[1, 2, 3], [1, 2]]),  # a trainer that counts from 1
+        ((1, 10, 20, "H", 1, 10), [[1, 10, 20], [1, 10]]),
+        ((10, 20, 30, "H", 10, 20), [[10, 20, 30], [10, 20]]),  # its first row is due at 10
+        ((1, "H", 1, 2), [[1], [1, 2]]),
+        ((1, 2, 3, "R", 1, 2), [[1, 2]]),  # it says that it resumes
+        ((0, 1, 2, "H", 1, 2), [[0, 1, 2]]),  # iteration 0 remains
+        ((0, 1, 2, 3, 1, 2), [[0, 1, 2, 3], [1, 2]]),  # pasted without its first row
+        ((0, 10, 20, 30, 10, 20), [[0, 10, 20, 30], [10, 20]]),
+        ((0, 10, 20, 30, 20, 30), [[0, 10, 20, 30]]),  # it may have a checkpoint
+        ((300, 310, 320, "H", 300, 310), [[300, 310]]),  # an excerpt: nothing says that training begins at 300
+    ],
+)
+def test_beginning_again_where_training_begins_is_another_run(
+    steps: tuple[int | str, ...], runs: list[list[int]]
+) -> None:
+    found = build(*steps)
+    assert [iterations(run) for run in found] == runs
+    assert sum(len(run.restarts) for run in found) == (len(runs) == 1)
 
 
 def test_repeated_iterations_count_once() -> None:
@@ -333,45 +342,6 @@ def test_a_group_of_evaluations_is_divided_by_a_restart(
         (0, 40, 5, left)
     ]
     assert [(each.iteration, each.count, each.row) for each in run.checkpoints] == [(40, 5, 0)]
-
-
-@pytest.mark.parametrize(
-    ("steps", "runs"),
-    [
-        (("u0", "u10", "u20"), [([], [0, 10, 20])]),
-        (("u0", "u0", "u10", "u10"), [([], [0, 10])]),  # two log handlers
-        ((0, "u0", 10, "u10"), [([0, 10], [])]),  # the same rows twice, once with their times
-        (("u0", 0, "u10", 10), [([0, 10], [])]),
-        (("u0", "u10", 20, "u30", 40), [([20, 40], [])]),
-        (("u10", "u20", "u30", "u20", "u30", "u40"), [([], [10, 20, 30, 40])]),  # a restart
-        (("u10", "u20", "R", "u20", "u30"), [([], [10, 20, 30])]),
-        (("u0", "u10", "u0", "u10"), [([], [0, 10]), ([], [0, 10])]),  # another run
-        (("F", 0, 10, "F", "u0", "u10"), [([0, 10], []), ([], [0, 10])]),
-        (("F", "u0", "u10", "F", 0, 10), [([], [0, 10]), ([0, 10], [])]),
-        ((10, 20, "R", "u30", "u40"), [([10, 20], [])]),  # resumed without times: those that there are count
-        (("u10", "u20", "R", 30, 40), [([30, 40], [])]),
-    ],
-)
-def test_rows_without_a_time_count_where_no_row_of_their_run_has_one(
-    steps: tuple[int | str, ...], runs: list[tuple[list[int], list[int]]]
-) -> None:
-    assert told(*steps) == runs
-
-
-def test_a_run_without_times_keeps_what_else_is_told() -> None:
-    builder = RunBuilder("log")
-    for at in (10, 20):
-        builder.untimed_row(at, 4.0 - at / 100)
-        builder.evaluation(at, None, 3.5, ms=70.0)
-        builder.checkpoint(path="out")
-    builder.wall_ms(900.0)
-    builder.ending("finished")
-    (run,) = builder.finish()
-    assert run.logged is run.untimed_rows
-    assert list(run.logged.loss) == [3.9, 3.8]
-    assert [(each.iteration, each.ms, each.row) for each in run.evaluations] == [(10, 70.0, None), (20, 70.0, None)]
-    assert [each.row for each in run.checkpoints] == [None, None]
-    assert (run.wall_ms, run.ending) == (900.0, "finished")
 
 
 def test_a_caveat_is_told_once_and_of_its_own_run() -> None:

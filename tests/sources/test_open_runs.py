@@ -106,6 +106,20 @@ def test_a_small_log_needs_no_numpy(tmp_path: Path, whole_log: str) -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize(
+    ("last", "ending"),
+    [("KeyboardInterrupt", "interrupted"), ("torch.OutOfMemoryError: CUDA out of memory. Tri", "out_of_memory")],
+)
+@pytest.mark.parametrize(
+    "row",
+    ["iter {n}: loss 3.1000, time 100.00ms, mfu 12.00%", "step {n} | loss: 3.1 | dt: 100.00ms | tok/sec: 655360.00"],
+)
+def test_how_it_ended_needs_no_line_end(row: str, last: str, ending: str) -> None:
+    rows = "".join(row.format(n=n) + "\n" for n in range(20))
+    (run,) = open_runs(io.BytesIO(f"{rows}Traceback (most recent call last):\n{last}".encode()))
+    assert (len(run.rows), run.ending) == (20, ending)
+
+
 # --- the real logs ---------------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from nanopace.medians import median
 from nanopace.run import Run
 from nanopace.sources.build import RunBuilder
+from nanopace.sources.infer.cover import per_iteration
 from nanopace.sources.log_format import LogFormat
 from nanopace.sources.running_clock import RunningClock
 
@@ -161,3 +162,36 @@ def test_a_process_that_resumes_and_at_first_shows_no_time() -> None:
         clock.row(step, at_s, 1.9)
     run = run_of(clock, builder)
     assert (list(run.rows.iteration), len(run.untimed_rows)) == ([10, 20, 30, 40, 50], 0)
+
+
+@pytest.mark.parametrize("scatter", [(0.5, 2.6, 2.2), (0.9, 1.1, 3.1), (0.2, 3.4, 3.2, 3.0)])
+def test_no_row_is_left_out(scatter: tuple[float, ...]) -> None:
+    """Some take so little that the clock shows the same second twice."""
+    clock, builder = ticking()
+    at_s = 0.0
+    for step in range(1, 1201):
+        at_s += scatter[step % len(scatter)]
+        clock.row(step, math.floor(at_s), 2.0)
+    run = run_of(clock, builder)
+    assert list(run.rows.iteration) == list(range(1, 1201))
+    assert sum(run.rows.ms) == pytest.approx(1000 * at_s, abs=1000)
+
+
+@pytest.mark.parametrize("row_s", [1.45, 1.5, 1.55])
+def test_the_median_of_whole_seconds_is_no_level(row_s: float) -> None:
+    """It is one second in some stretches and two in others, and the means of all stretches are the same."""
+    clock, builder = ticking()
+    at_s = 0.0
+    for step in range(1, 2401):
+        at_s += row_s * (0.2 + 1.6 * (step * 0.618034 % 1))
+        clock.row(step, math.floor(at_s), 2.0)
+    run = run_of(clock, builder)
+    for start in range(0, 2400, 400):
+        assert median(run.rows.ms[start : start + 400]) == pytest.approx(1000 * row_s, rel=0.05)
+
+
+def test_a_row_that_is_missing_does_not_make_the_others_cover_two() -> None:
+    clock, builder = ticking()
+    for step, at_s in ((1, 5), (2, 10), (3, 15), (5, 25), (6, 30), (7, 35)):
+        clock.row(step, at_s, 2.0)
+    assert per_iteration(run_of(clock, builder), "all", lambda _: None).rows_cover == 1

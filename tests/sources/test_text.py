@@ -94,6 +94,8 @@ def test_binary() -> None:
     assert looks_binary(b"\x00" * 100)
     assert not looks_binary("Größe 5\n".encode() * 5)
     assert not looks_binary("iter 5".encode("utf-16"))
+    assert not looks_binary(b"\0" * 9000 + b"iter 5\n")  # a log that was emptied while a program wrote to it
+    assert looks_binary(b"\0" * 9000 + b"\0\1\2\3iter")
 
 
 @pytest.mark.parametrize("byte", range(128))

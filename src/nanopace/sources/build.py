@@ -6,11 +6,9 @@ further runs in the same file, and keeps the iterations of a Run rising.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from copy import copy
 from math import inf
 from types import MappingProxyType
-from typing import Protocol
 
 from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag
 from nanopace.record import replace
@@ -42,26 +40,6 @@ _LONGEST_UNREAD = 80  # characters
 _UNKNOWN = LogFormat(name="log", trainer="", reader="")
 
 
-class LineReader(Protocol):
-    """The reader of a format. It is created with a RunBuilder and a terminal's width, then fed each line of the log."""
-
-    def feed(self, line: str) -> bool:
-        """Read one line, without terminal debris and newline. Return True if it was understood."""
-
-    def feed_cut(self, line: str) -> bool:
-        """Read the last line of a log that has no newline. Use it only if it is certainly complete."""
-
-    def finish(self) -> None:
-        """No more lines: pass on to the builder what was held back."""
-
-
-class DocumentReader(Protocol):
-    """The reader of a format whose files are one document. It is created with a RunBuilder."""
-
-    def read(self, chunks: Iterable[bytes]) -> None:
-        """Read all bytes of the file. Raise InputError if something is wrong with it."""
-
-
 class RunBuilder:
     """Takes events in the order of the log; `finish` returns one or more Runs."""
 
@@ -76,9 +54,11 @@ class RunBuilder:
         self._after_row: set[int] = set()  # iterations of those that belong to the next row, whatever its iteration
         self._began = False  # a process has started and has no row yet
         self._fresh: bool | None = None  # it starts from scratch (True), from a checkpoint (False), or does not say
+        self._next_cell = False  # since the last row, a cell of a notebook has begun
         self._failed = False  # an attempt ended before its first row
         self._next = Details()
         self._rollbacks: list[Rollback] = []  # no row has followed these yet
+        self._fetched = False  # data, since the last row
 
     # --- called by readers -------------------------------------------------------------------------------------------
 
@@ -93,6 +73,11 @@ class RunBuilder:
         self._failed = False
         if fresh is not None:
             self._fresh = fresh
+
+    def begin_cell(self) -> None:
+        """Another cell of a notebook follows. It is part of the training only if it has rows: an error in a cell that
+        draws a chart did not end the run."""
+        self._next_cell = True
 
     def fact(self, name: str, value: FactValue, origin: Origin = "log", because: Because | None = None) -> None:
         """Add a knob or a derived fact. The last value counts: a flag comes after the config it overrides."""
@@ -142,6 +127,9 @@ class RunBuilder:
         index = len(draft.rows)
         draft.rows.append(row)
         draft.ending = None
+        if self._fetched:
+            draft.fetches.append(row.iteration)
+            self._fetched = False
         self._flush_pending(row.iteration, index if timed else None)
 
     def untimed_row(self, iteration: int, loss: float | None) -> None:
@@ -150,6 +138,10 @@ class RunBuilder:
         is_beside_timed = len(self._draft.rows) and self._draft.timed and not self._began
         if not is_beside_timed and not self._is_repeated(row):
             self._append(row, timed=False)
+
+    def drop_times(self) -> None:
+        """The times of this run's rows turned out not to be those of its steps. Only its losses count."""
+        self._draft.drop_times()
 
     def rate(self, iteration: int, rate: float | None) -> None:
         """Add the learning rate of a row, after that row. Any unit: only its course counts."""
@@ -228,6 +220,10 @@ class RunBuilder:
         self._flush_pending()
         self._rollbacks.append(Rollback(len(self._draft.rows), iteration, failed_at, data_offset=data_offset))
 
+    def fetch(self) -> None:
+        """Data was fetched over the network: the next row contains that."""
+        self._fetched = True
+
     def skipped(self, iteration: int) -> None:
         """The update of the last row was skipped."""
         self._draft.skip(iteration)
@@ -304,12 +300,12 @@ class RunBuilder:
         """Set the sensor readings of the run so far, over all its processes."""
         self._draft.gpu_readings = readings
 
-    def ending(self, ending: Ending) -> None:
-        """Set how the process ended. Dropped if rows follow."""
-        if self._began or not self._draft.rows:
+    def ending(self, ending: Ending, at: int | None = None) -> None:
+        """Set how the process ended, and at which iteration if the trainer says so. Dropped if rows follow."""
+        if self._began or self._next_cell or not self._draft.rows:
             self._failed = True
         elif self._draft.ending in (None, "error"):  # a traceback starts before it names its error
-            self._draft.ending = ending
+            self._draft.ending, self._draft.ended_at = ending, at
 
     def finish(self) -> list[Run]:
         """Return all runs that have rows."""
@@ -347,25 +343,31 @@ class RunBuilder:
         if not draft.rows:
             self._adopt_process()
             return
-        if iteration > draft.rows.last_iteration[-1] and not (self._pending_evals or self._began or restarted):
+        may_be_new = self._pending_evals or self._began or self._next_cell or restarted
+        if iteration > draft.rows.last_iteration[-1] and not may_be_new:
             return  # nearly always
-        first, last = draft.rows.iteration[0], draft.rows.last_iteration[-1]
+        last = draft.rows.last_iteration[-1]
         start = min(
             [iteration, *(e.iteration for e in self._pending_evals if e.iteration < last or self._began or restarted)]
         )
         back = start <= last
-        another = start == 0 or (back and self._fresh is True) or (start < first and self._fresh is not False)
-        if another:
+        # A cell that is run again replaces what it printed, so a second one with the same beginning is another run.
+        begins = draft.begins_over(start, headed=self._began) or (self._next_cell and start == draft.rows.iteration[0])
+        another = (back and self._fresh is True) or (begins and self._fresh is not False)
+        if another or start == 0:
             self._done.add(draft)
             self._draft = Draft()
-        elif back or restarted or (self._began and self._fresh is False):
+        elif back or restarted or (self._began and self._fresh is False and not draft.rows_of_others):
+            # If several processes print to the log, nothing shows whose header it is.
             draft.restart(start, self.format.row_contains_evaluation)
+        elif self._fresh:  # what starts from scratch does not continue here: the header is another process's
+            self._next = Details()
         self._adopt_process()
 
     def _adopt_process(self) -> None:
         """Add to this run what the process printed before its first row."""
         self._draft.merge(self._next)
-        self._began, self._fresh, self._failed = False, None, False
+        self._began, self._fresh, self._next_cell, self._failed = False, None, False, False
         self._next = Details()
 
     def _apply_rollbacks(self) -> None:

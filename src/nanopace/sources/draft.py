@@ -7,6 +7,7 @@ move to the restart or rollback, so that their time still counts.
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -84,11 +85,13 @@ class Draft(Details):
         self._setbacks: list[Restart | Rollback] = []  # in order
         self._skipped: list[tuple[int, int]] = []  # the iteration, and the number of setbacks before it
         self._spikes: list[tuple[LossSpike, int]] = []
+        self.fetches: array[int] = array("q")  # iterations of the rows that contain one
         self.rank_lags: tuple[RankLag, ...] = ()
         self.wall_ms: float | None = None
         self.gpu_use: GpuUse | None = None
         self.gpu_readings: tuple[GpuReading, ...] = ()
         self.ending: Ending | None = None
+        self.ended_at: int | None = None
         self.printed_training_s: float | None = None
         self.printed_tokens: int | None = None
         self.untimed: dict[Stage, int] = {}
@@ -117,6 +120,16 @@ class Draft(Details):
         """A loss stood out."""
         self._spikes.append((spike, len(self._setbacks)))
 
+    def begins_over(self, iteration: int, *, headed: bool) -> bool:
+        """Whether a process that begins at this iteration continues nothing of this run: it goes back to before the
+        first row, or to it, and that is where training begins, at 0 or 1 or one interval after that. Where no process
+        has announced itself, somebody pasted what it printed, perhaps without its first row."""
+        rows = self.rows
+        first = rows.iteration[0]
+        interval = rows.iteration[1] - first if len(rows) > 1 else 1
+        at_beginning = iteration == first or (not headed and iteration <= min(interval, rows.last_iteration[-1]))
+        return iteration < first or (at_beginning and first <= interval)
+
     def restart(self, iteration: int, row_contains_evaluation: bool) -> None:
         """Add a restart. Skipped steps and spikes after `iteration` will be reported again: the data is the same."""
         reached, lost, beside_ms = self._set_back(iteration, row_contains_evaluation)
@@ -142,6 +155,7 @@ class Draft(Details):
         before_step = row_contains_evaluation or self.rows.iteration[0] == 0
         reached = max(self.rows.last_iteration[-1], self.evaluations.latest() - before_step)
         lost, places = take_rows(self.rows, iteration)
+        del self.fetches[bisect_left(self.fetches, iteration) :]
         self._folded = min(self._folded, max(UNFOLDED, len(self.rows)))
         # Those of the iteration it resumes from stay, unless they are inside a row that is repeated.
         stays = iteration if row_contains_evaluation else iteration + 1
@@ -183,6 +197,7 @@ class Draft(Details):
             "checkpoints",
             "untimed",
             "rates",
+            "fetches",
         )
         for name in (*names, "rows_of_ranks", "_setbacks", "_skipped", "_spikes"):
             setattr(other, name, copy(getattr(self, name)))
@@ -225,6 +240,15 @@ class Draft(Details):
             bounds.append(min(bounds[-1], each.iteration) if isinstance(each, Restart) else bounds[-1])
         return bounds[::-1]
 
+    def drop_times(self) -> None:
+        """Keep only the losses of the rows, and the evaluations beside them."""
+        for index in range(len(self.rows)):
+            self.rows.ms[index] = self.rows.sum_ms[index] = 0.0
+        self.timed = False
+        self.caveats.pop("whole_seconds", None)
+        for each in self.evaluations.in_order():
+            self.evaluations.put((each.iteration, each.metric), replace(each, row=None))
+
     def run(self, name: str, format: LogFormat) -> Run:
         """The finished Run."""
         setbacks, bounds = self._relocated_setbacks(), self._restart_bounds()
@@ -250,11 +274,13 @@ class Draft(Details):
             gpt2_shape=format.gpt2_shape,
             compiles=format.compiles,
             has_stages=format.has_stages,
+            stops_before_max_iters=format.stops_before_max_iters,
             cools_down=format.cools_down,
             wall_ms=self.wall_ms,
             gpu_use=self.gpu_use,
             gpu_readings=self.gpu_readings,
             ending=self.ending,
+            ended_at=self.ended_at if self.ending == "finished" else None,
             skipped=skipped,
             spikes=spikes if self.watches_loss or spikes else None,
             micro_batches=tuple(self.micro_batches),
@@ -265,6 +291,7 @@ class Draft(Details):
             told_training_s=self.printed_training_s,
             told_tokens=self.printed_tokens,
             untimed=MappingProxyType(self.untimed),
+            fetches=tuple(self.fetches),
             caveats=tuple(self.caveats.values()),
             clock_ms=format.clock_ms,
             unread=self.unread,

@@ -15,7 +15,8 @@ from nanopace.run import RowLoss
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from nanopace.sources.build import DocumentReader, LineReader, RunBuilder
+    from nanopace.sources.build import RunBuilder
+    from nanopace.sources.readers import DocumentReader, LineReader
 
 # What the builder gets as the time of a row. infer/cover.py converts it to that of one iteration.
 RowTime = Literal[
@@ -65,6 +66,7 @@ class LogFormat(Record):
     gpt2_shape: bool = False  # its parameters and FLOPs follow from layers and width, as in GPT-2
     compiles: bool = True  # it has torch.compile, or something similar
     ends_at_max_iters: bool = False  # its last row is iteration max_iters
+    stops_before_max_iters: bool = False  # its rows count from 0 to max_iters - 1
     cools_down: bool = False  # its learning rate falls towards the end: see Run.cools_down
     ends_by_time: bool = False  # it stops at a time limit, usually long before max_iters
 

@@ -1,7 +1,7 @@
-"""Opens a log's bytes wherever they are: in a file, a compressed file, standard input, or a directory of logs.
+"""Opens a log's bytes wherever they are: in a file, compressed or not, a notebook, standard input, or a directory.
 
-Everything is streamed. A compressed file is recognised by its first bytes, never by its name alone. A log that was
-truncated, or compressed while it grew, is read as far as it goes.
+Everything but a notebook is streamed. A compressed file is recognised by its first bytes, never by its name alone. A
+log that was truncated, or compressed while it grew, is read as far as it goes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from nanopace.compressed import DENSEST, Density, TooDenseError, counted, decomp
 from nanopace.errors import InputError
 from nanopace.sources.detect import SNIFF_BYTES, Detector
 from nanopace.sources.formats.registry import add_formats_of_packages
+from nanopace.sources.notebook import without_notebook
 from nanopace.sources.text import CHUNK, lines, looks_binary
 
 Source = str | Path | BinaryIO
@@ -43,7 +44,7 @@ class Opened:
 
 @contextmanager
 def open_log(source: Source, progress: Progress | None = None) -> Iterator[Opened]:
-    """The decompressed bytes of a log, in chunks."""
+    """The bytes of a log, in chunks: decompressed, and of a notebook what its cells printed."""
     if isinstance(source, (str, Path)) and str(source) != "-":
         path = Path(source)
         with _open_file(path) as file:
@@ -62,7 +63,7 @@ def open_log(source: Source, progress: Progress | None = None) -> Iterator[Opene
 
 def _opened(name: str, file: io.BufferedReader, shown_name: str, size: int | None, progress: Progress | None) -> Opened:
     opened = Opened(name)
-    opened.chunks = _chunks(opened, file, shown_name, size, progress)
+    opened.chunks = without_notebook(_chunks(opened, file, shown_name, size, progress), shown_name)
     return opened
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,20 +13,24 @@ from pathlib import Path
 from nanopace.errors import InputError, NotALog, UsageError
 from nanopace.record import replace
 from nanopace.run import FactValue, Run
-from nanopace.sources.build import LineReader, RunBuilder
+from nanopace.sources.build import RunBuilder
 from nanopace.sources.detect import SNIFF_BYTES, Detector
 from nanopace.sources.formats.registry import add_formats_of_packages, known_trainers
 from nanopace.sources.infer.infer import complete
 from nanopace.sources.log_format import LogFormat
+from nanopace.sources.notebook import CELL
 from nanopace.sources.opening import MOST_BYTES, Opened, Progress, Source, find_logs, open_log, truncated
+from nanopace.sources.processes.died import ENDING
 from nanopace.sources.processes.interleaved import Printed, of_one_process
 from nanopace.sources.processes.rank_files import RankFiles, group_rank_files, read_ranks
 from nanopace.sources.processes.rank_prefixes import Ranks, find_ranks, of_one_rank
+from nanopace.sources.readers import LineReader
 from nanopace.sources.text import CHUNK, lines, looks_binary, width_of
 from nanopace.sources.unread.quoted import QuotationDetector
 
 __all__ = ["find_logs", "open_runs"]
 
+_ENDING = re.compile(ENDING)  # whole words: how a process ended needs no line end
 BULK_BYTES = 16 * CHUNK  # from here on, numpy is worth its import, and rows are folded
 
 
@@ -110,7 +115,7 @@ def _read_by(patterns: Sequence[str], source: Source, progress: Progress | None)
     reader = PatternReader(builder, compile_patterns(patterns))
     with open_log(source, progress) as log:
         builder.name = log.name
-        for line, ended in lines(log.chunks):
+        for line, ended in _cell_by_cell(lines(log.chunks), builder):
             (reader.feed if ended else reader.feed_cut)(line)
         reader.finish()
     if runs := builder.finish():
@@ -135,10 +140,10 @@ def _read_lines(
     if long and format.bulk_reader and _is_of_one_process(head[0], format):
         format.feed_bulk(reader, chunks)
     elif not format.row_start:
-        _feed(reader, lines(chunks), around)
+        _feed(reader, _cell_by_cell(lines(chunks), builder), around)
     else:
         ranks = find_ranks((line for line, _ in lines(head)), format)
-        _feed(reader, _of_one(lines(chunks), ranks, builder), around)
+        _feed(reader, _cell_by_cell(_of_one(lines(chunks), ranks, builder), builder), around)
 
 
 def _head(log: Opened) -> tuple[list[bytes], Detector]:
@@ -174,9 +179,18 @@ def _is_of_one_process(chunk: bytes, format: LogFormat) -> bool:
     return ranks is None and not tried.rows_of_others
 
 
+def _cell_by_cell(printed: Iterable[Printed], builder: RunBuilder) -> Iterator[Printed]:
+    """The lines of a log. The builder learns where a cell of a notebook begins."""
+    for each in printed:
+        if each[0] == CELL:
+            builder.begin_cell()
+        else:
+            yield each
+
+
 def _feed(reader: LineReader, printed: Iterable[Printed], around: QuotationDetector) -> None:
     for line, ended in printed:
-        understood = (reader.feed if ended else reader.feed_cut)(line)
+        understood = (reader.feed if ended or _ENDING.search(line) else reader.feed_cut)(line)
         around.add(line, of_log=understood)
     reader.finish()
 

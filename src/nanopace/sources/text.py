@@ -13,6 +13,7 @@ from typing import AnyStr
 
 LONGEST_LINE = 64 * 1024  # of a longer one, the beginning and the end are kept
 CHUNK = 1 << 20
+_HOLE = 512  # bytes of zeros: a disk's smallest block
 
 _DEBRIS = re.compile(
     r"\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # window titles and links
@@ -73,9 +74,12 @@ def width_of(printed: Iterable[str]) -> int:
 
 
 def looks_binary(data: bytes) -> bool:
-    """Whether it is not text in any encoding of logs."""
+    """Whether it is not text in any encoding of logs. A log that was emptied while it grew begins with zeros."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return False
+    written = data.lstrip(b"\0")
+    if written and len(data) - len(written) >= _HOLE:
+        data = written
     odd = len(data) - len(data.translate(None, bytes([*range(9), *range(14, 27), *range(28, 32), 127])))
     undecodable = data.decode("utf-8", "replace").count("\ufffd")
     return odd + undecodable > 0.1 * len(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 
 import pytest
@@ -95,6 +96,14 @@ def test_both_readers_say_the_same(pieces: list[list[str]], chunk: int, ended: b
         at = data.draw(st.integers(0, len(text) - 1))
         text = text[:at] + data.draw(st.sampled_from(' "{},:.019e-\n')) + text[at + 1 :]
     assert answer(feed_bulk_ledger, text, chunk) == answer(plain, text, chunk)
+
+
+@pytest.mark.parametrize("number", ["000.75", "007", "-0", "00", "1.", ".5", "+1", "1e-05"])
+@pytest.mark.parametrize("key", ["iteration", "ms", "loss", "tokens", "lr", "grad_norm", "at_ms"])
+def test_both_readers_agree_on_what_is_a_number(key: str, number: str) -> None:
+    odd = re.sub(rf'(?<="{key}":)[^,}}]+', number, step(3))
+    text = "\n".join([RUN, *map(step, range(3)), odd, *map(step, range(4, 20))]) + "\n"
+    assert answer(feed_bulk_ledger, text, 1 << 20) == answer(plain, text, 1 << 20)
 
 
 def test_alike_steps_become_one_row_and_a_slow_one_stays() -> None:

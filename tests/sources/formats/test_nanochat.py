@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nanopace import diagnose
 from nanopace.record import replace
-from nanopace.run import Evaluation, Fact, Run, Sample
+from nanopace.run import Evaluation, Fact, Run, Sample, Span
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.table import NANOCHAT
 
@@ -192,6 +193,34 @@ def test_a_speedrun_is_several_runs() -> None:
     assert second.value("flops_per_token") is None
     assert second.value("tokens_per_iteration") == 524288
     assert second.value("printed_peak_tflops") == 165.0
+
+
+TASKS = [
+    "Evaluating: one (0-shot, type: schema)... accuracy: 0.2500 | centered: 0.0100 | time: 4.00s",
+    "accuracy: 0.2400 | centered: -0.0133 | time: 2.50sple_choice)...",  # a notebook's rest of the line before
+]
+
+
+def test_the_time_of_core_is_that_of_its_tasks() -> None:
+    at = next(number for number, line in enumerate(OCTOBER_2025) if "| CORE metric" in line)
+    run, without = run_of([*OCTOBER_2025[:at], *TASKS, *OCTOBER_2025[at:]]), run_of(OCTOBER_2025)
+    assert [each.ms for each in run.evaluations if each.metric == "core"] == [6500.0]
+    assert [replace(each, ms=None) for each in run.evaluations] == [*without.evaluations]
+    assert run.spans == ()
+
+
+def test_a_core_that_did_not_finish_took_time_too() -> None:
+    run = run_of([*OCTOBER_2025, *TASKS, "torch.OutOfMemoryError: CUDA out of memory."])
+    assert run.spans == (Span("evaluation", 6, 6500.0),)
+    (said,) = [each for each in diagnose(run).findings if each.code == "evaluations_outside_clock"]
+    assert (said.numbers["timed"], said.numbers["timed_s"]) == (1, 6.5)
+
+
+def test_the_tasks_of_a_program_that_only_evaluates_are_of_no_run() -> None:
+    between = ["Autodetected device type: cuda", *TASKS, "CORE metric: 0.0315"]
+    first, second = runs_of([*OCTOBER_2025, *between, *FINE_TUNING])
+    assert first.spans == second.spans == ()
+    assert not any(each.ms for each in (*first.evaluations, *second.evaluations))
 
 
 def test_samples_belong_to_the_step_that_follows_and_are_never_read_as_rows() -> None:

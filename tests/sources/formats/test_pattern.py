@@ -55,6 +55,14 @@ def test_a_line_that_does_not_end_is_not_read() -> None:
     assert rows(run) == [(1, 100.0, None)]
 
 
+def test_a_summary_of_an_epoch_that_matches_too_is_no_restart() -> None:
+    lines = [f"step {at} time 100" + ("\nepoch 1 ended at step 20 time 104" if at == 20 else "") for at in range(60)]
+    (run,) = read(lines, STEP + r" time (?P<ms>\d+)")
+    assert [*run.rows.iteration] == [*range(60)]
+    assert set(run.rows.ms) == {100.0}
+    assert run.restarts == ()
+
+
 def test_mfu_is_a_fraction_or_in_per_cent() -> None:
     (run,) = read("step 1 100 0.4\n", STEP + r" (?P<ms>\S+) (?P<mfu>\S+)")
     assert list(run.rows.mfu) == [0.4]
@@ -106,11 +114,47 @@ def test_without_a_time_the_losses_are_read() -> None:
     ],
 )
 def test_a_clock_that_runs_on(clock: list[tuple[int, float]], times: list[tuple[int, float]]) -> None:
-    lines = [f"step {at} elapsed 0:{seconds // 60:02d}:{seconds % 60:02d}" for at, seconds in clock]
+    lines = [f"step {at} elapsed 0:{seconds // 60:02d}:{seconds % 60:02d}.0" for at, seconds in clock]
     (run,) = read(lines, STEP + r" elapsed (?P<elapsed_s>\S+)")
     assert [(at, ms) for at, ms, _ in rows(run)] == [(at, pytest.approx(ms)) for at, ms in times]
     in_ms = [f"step {at} elapsed {1000 * seconds}" for at, seconds in clock]
     assert read(in_ms, STEP + r" elapsed (?P<elapsed_ms>\S+)")[0].rows == run.rows
+
+
+BAR = r"(?P<iteration>\d+)/\d+ \[(?P<elapsed_s>[\d:]+)<.*?loss=(?P<loss>[\d.]+)"
+
+
+def bars(first: int, last: int, step_s: float, pause_s: float = 0.0) -> list[str]:
+    lines = []
+    for at in range(first, last + 1):
+        seconds = int(step_s * at + (pause_s if at >= 150 else 0.0))
+        lines.append(f"Epoch 1: {at}/400 [{seconds // 60:02d}:{seconds % 60:02d}<00:10, 9.9it/s, loss={4 - at / 100}]")
+    return lines
+
+
+def test_rows_that_a_clock_of_whole_seconds_cannot_distinguish_get_their_mean() -> None:
+    (run,) = read(bars(1, 300, 0.3, pause_s=20.0), BAR)
+    assert len(run.rows) == 300
+    assert sum(run.rows.ms) == pytest.approx(110_000, abs=1000)
+    assert sorted(run.rows.ms)[150] == pytest.approx(300, rel=0.02)
+    assert max(range(300), key=lambda index: run.rows.ms[index]) == 149
+    assert run.rows[0].loss == 3.99
+    assert [each.code for each in run.caveats] == ["whole_seconds"]
+
+
+def test_an_epoch_with_a_bar_of_its_own_is_a_run_of_its_own() -> None:
+    runs = read(bars(1, 200, 0.3) + bars(1, 400, 0.3), BAR)
+    assert [[run.rows.iteration[0], run.rows.iteration[-1]] for run in runs] == [[1, 200], [1, 400]]
+    assert [sum(run.rows.ms) for run in runs] == [pytest.approx(60_000, abs=1000), pytest.approx(120_000, abs=1000)]
+    assert [run.restarts for run in runs] == [(), ()]
+
+
+def test_evaluations_beside_a_clock_of_whole_seconds() -> None:
+    lines = bars(1, 100, 2.0)
+    lines.insert(50, "at step 50: train 2.1 val 2.2")
+    (run,) = read(lines, BAR, r"at step (?P<iteration>\d+): train (?P<train>\S+) val (?P<val>\S+)")
+    assert [(each.iteration, each.train, each.val) for each in run.evaluations] == [(50, 2.1, 2.2)]
+    assert run.row_contains_evaluation
 
 
 def test_evaluations_of_a_clock_that_runs_on_are_in_the_row_behind_them() -> None:
@@ -200,3 +244,16 @@ def test_a_hostile_log_does_not_hang_an_innocent_pattern() -> None:
     (run,) = read(lines, STEP + r".*loss (?P<loss>\S+).*time (?P<ms>[\d.]+)")
     assert rows(run) == [(1, 5.0, 3.0)]
     assert time.process_time() - began < 5
+
+
+def test_rows_of_several_lines() -> None:
+    lines = [
+        line
+        for at in range(4)
+        for line in (f"[step={at}/100]", f"    loss={4 - at}", "    other=1", "    rate=2.0", "    rate=9.0", "")
+    ]
+    patterns = (r"step=(?P<iteration>\d+)", r"loss=(?P<loss>\d)", r"rate=(?P<it_per_s>[\d.]+)")
+    (run,) = read(["    loss=9", *lines, "[step=4/100]", "    loss=1"], *patterns)
+    assert rows(run) == [(at, 500.0, 4.0 - at) for at in range(4)]  # the last one has no time
+    (run,) = read([*lines, "[step=4/100]", "    loss=0", "    val=3.5"], *patterns, r"val=(?P<val>\S+)")
+    assert [(each.iteration, each.val) for each in run.evaluations] == [(4, 3.5)]

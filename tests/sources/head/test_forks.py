@@ -110,11 +110,52 @@ ROWS = "".join(f"iter {n}: loss 3.1000, time 5.00ms, mfu 1.00%\n" for n in range
 
 def test_unread_evaluations_are_counted(read: Read) -> None:
     (run,) = read(
-        ROWS + "step 10: loss/train 2.5000 loss/val 2.6000\n" + "step 20: mean loss 2.4000\n" + "iter 21: x\n"
+        ROWS + "step 10: loss/train 2.5000 loss/dev 2.6000\n" + "step 20: mean loss 2.4000\n" + "iter 21: x\n"
     )
     assert run.unread is not None
     assert (run.unread.count, run.unread.line) == (2, 11)
-    assert run.unread.text == "step 10: loss/train 2.5000 loss/val 2.6000"
+    assert run.unread.text == "step 10: loss/train 2.5000 loss/dev 2.6000"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Iter {n}: Train loss 2.5000, Val loss 2.6000",
+        "iter {n}: train loss 2.5000, val loss 2.6000",
+        "Step {n}: Train Loss = 2.5000, Validation Loss = 2.6000",
+        "step {n}: val/loss 2.6000",
+        "step {n}: loss/train 2.5000 loss/val 2.6000",
+        ">>> step {n:05d} | train 2.5000 | val 2.6000 | best 2.6000",
+    ],
+)
+def test_evaluations_in_other_words(line: str, read: Read) -> None:
+    evaluated = range(0, 90, 30)
+    rows = [
+        f"{line.format(n=n)}\n" * (n in evaluated) + f"iter {n}: loss 3.1000, time 5.00ms, mfu 1.00%\n"
+        for n in range(90)
+    ]
+    (run,) = read("".join(rows))
+    assert (list(run.rows.iteration), run.rows_of_others) == (list(range(90)), 0)
+    assert [(each.iteration, each.val, each.row) for each in run.evaluations] == [(n, 2.6, n) for n in evaluated]
+    assert {each.train for each in run.evaluations} <= {2.5, None}
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("eval @ 20: train 2.5000 | val 2.6000", 1),
+        ("validation loss at step 20: 2.6000", 1),
+        ("Evaluating... val_loss 2.6000", 1),
+        ("eval took 12.5 s", 0),  # a time has fewer decimals,
+        ("the valley is 2.6000 m deep", 0),
+        ("evaluating for the 12th time", 0),
+    ],
+)
+def test_other_lines_that_may_be_evaluations(line: str, count: int, read: Read) -> None:
+    (run,) = read(f"{ROWS}{line}\n")
+    assert (0 if run.unread is None else run.unread.count) == count
+    (known,) = read(f"step 0: train loss 4.2000, val loss 4.3000\n{ROWS}{line}\n")
+    assert known.unread is None, "a remark about an evaluation that was read"
 
 
 def test_an_evaluation_that_may_have_been_broken_is_missed_too(read: Read) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from nanopace import diagnose
 from nanopace.record import replace
 from nanopace.run import Checkpoint, Evaluation, Restart, Rollback, Row, Rows, Run
 from nanopace.sources.infer.cover import divide_covering_rows
@@ -171,3 +172,41 @@ def test_rows_that_are_means_keep_their_times() -> None:
     single = complete(replace(run, rows=Rows([Row(n, 1000.0) for n in range(10, 31)])))
     assert (single.rows_cover, single.rows_cover_shown_by) == (1, None)
     assert [each.row for each in single.evaluations] == [1, 6, None]
+
+
+def since_start(rows: int = 40, first_ms: float = 3000.0, step_ms: float = 100.0) -> list[float]:
+    """What a clock shows that started with training, every ten iterations."""
+    return [first_ms + INTERVAL * step_ms * n for n in range(rows)]
+
+
+def test_a_clock_that_shows_the_time_since_the_start() -> None:
+    times = since_start()
+    for row in range(20, 40):
+        times[row] += 5000.0  # an evaluation
+    run = complete(run_of(times, evaluations=(Evaluation(200, 3.0, 3.0, row=20),)))
+    assert (run.rows_cover, run.rows_cover_shown_by) == (INTERVAL, "clock")
+    assert list(run.rows.ms[:3]) == [3000.0, 100.0, 100.0]
+    diagnosis = diagnose(run)
+    assert diagnosis.step.median_ms == pytest.approx(100.0)
+    assert diagnosis.wall.total_s == pytest.approx(times[-1] / 1000)
+    assert diagnosis.evaluations.each_ms == pytest.approx(5000.0)
+    assert "drift" not in {finding.code for finding in diagnosis.findings}
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        since_start(19),  # too few rows
+        [*since_start()[:30], 30_000.0, *since_start()[31:]],  # it falls once
+        since_start(first_ms=6000.0),  # it may be a step that becomes slower
+        [3000.0 + n for n in range(20)] + [90_000.0 + n for n in range(20)],  # one jump is no clock
+    ],
+)
+def test_times_that_rise_are_not_always_a_clock(times: list[float]) -> None:
+    run = complete(run_of(times))
+    assert (run.rows_cover_shown_by, list(run.rows.ms)) == (None, times)
+
+
+def test_nor_are_those_of_a_process_that_was_restarted() -> None:
+    restart = Restart(20, 200, 210, Rows(), 0.0)
+    assert complete(run_of(since_start(), restarts=(restart,))).rows_cover_shown_by is None

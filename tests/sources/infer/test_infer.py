@@ -8,7 +8,7 @@ import pytest
 
 from nanopace.ledger.codec import to_json
 from nanopace.record import replace
-from nanopace.run import Evaluation, Fact, Row, Rows, Run
+from nanopace.run import Evaluation, Fact, Origin, Row, Rows, Run
 from nanopace.sources.infer.infer import complete
 from nanopace.sources.infer.parameter_groups import shape_of_groups, vocabulary_of_groups
 from nanopace.sources.infer.vocabulary_of_loss import vocabulary_of_loss
@@ -199,6 +199,20 @@ def test_defaults_only_with_a_config(whole_log: str, rows: Print, read: Read, tm
     assert "batch_size" not in with_flag.facts
 
 
+@pytest.mark.parametrize(
+    ("printed", "bias"), [("123.65", None), ("123.59", False), ("123.55", False), ("124.60", False)]
+)
+def test_a_default_that_the_number_of_parameters_contradicts_does_not_hold(
+    rows: Print, read: Read, printed: str, bias: bool | None
+) -> None:
+    """A resumed model has the biases of its checkpoint: one that began from OpenAI's GPT-2 has 123.65M parameters."""
+    head = "Overriding config with c.py:\ninit_from = 'gpt2'\nlog_interval = 10\nOverriding: init_from = resume\n"
+    head += f"tokens per iteration will be: 491,520\nnumber of parameters: {printed}M\n"
+    (run,) = read(head + rows())
+    assert (run.facts["bias"].value if "bias" in run.facts else None) == bias
+    assert run.facts["n_layer"] == Fact(12, "inferred", "nanogpt_default")
+
+
 def test_an_old_header_has_other_defaults(whole_log: str, read: Read) -> None:
     old = whole_log.replace("tokens per iteration will be: 524,288\n", "")
     assert "learning_rate" not in read(old)[0].facts
@@ -334,3 +348,39 @@ def test_a_ledger_that_does_not_count_its_parameters() -> None:
     assert run.facts["flops_per_token"].because == "model_shape"
     told = complete(Run("a", "ledger", Rows([Row(0, 1.0)]), facts=shape | {"parameters": Fact(40_560_001, "log")}))
     assert told.facts["parameters"] == Fact(40_560_001, "log")
+
+
+# --- the peak of a printed mfu ---------------------------------------------------------------------------------------
+
+
+def of_peak(tflops: float, origin: Origin = "log") -> Fact:
+    """What is known of the peak after 20 steps on 2 GPUs, if the trainer always divides by 989 TFLOP/s."""
+    flops, tokens = 5e8, 65_536
+    times = [800.0 + 3 * step for step in range(20)]
+    rows = [
+        Row(step, ms, 3.0, round(flops * tokens / 2 / (ms / 1000) / (tflops * 1e12), 4))
+        for step, ms in enumerate(times)
+    ]
+    facts = {
+        "flops_per_token": Fact(flops, origin),
+        "tokens_per_iteration": Fact(tokens, "log"),
+        "gpu_count": Fact(2, "log"),
+        "printed_peak_tflops": Fact(989.0, "inferred", "trainer"),
+    }
+    return complete(Run("log", "nanochat", Rows(rows), facts=facts, mfu_smoothing=None)).facts["printed_peak_tflops"]
+
+
+def test_a_fork_may_divide_by_another_peak() -> None:
+    other = of_peak(62.0)
+    assert (other.value, other.because) == (pytest.approx(62.0, rel=1e-3), "printed_mfu")
+    assert of_peak(989.0) == of_peak(985.0) == Fact(989.0, "inferred", "trainer")
+
+
+def test_flops_that_the_log_does_not_print_prove_no_other_peak() -> None:
+    assert of_peak(62.0, "inferred") == Fact(989.0, "inferred", "trainer")
+
+
+def test_an_mfu_of_few_digits_proves_no_other_peak() -> None:
+    """Rounded to 0.01%, 0.05% leaves a tenth open."""
+    assert of_peak(40_000.0) == Fact(989.0, "inferred", "trainer")
+    assert of_peak(700.0).because == "printed_mfu"

@@ -116,6 +116,14 @@ def test_a_process_has_to_continue_three_times() -> None:
     assert kept(*twice, 52, 103, 53) == ([100, 101, 102, 103], 4)  # one that is known is another to the end
 
 
+def test_processes_that_print_the_same_iteration_keep_their_order() -> None:
+    pairs = [at for at in range(100, 110) for _ in (0, 1)]
+    different = [f"iter {at}: loss {1 + number % 2}.0" for number, at in enumerate(pairs)]
+    builder = RunBuilder("", NANOGPT)
+    left = [line for line, _ in of_one_process([(line, True) for line in different], builder)]
+    assert (left, builder.rows_of_others) == (different[::2], 10)
+
+
 def test_a_process_that_is_left_alone_for_512_rows_has_taken_over() -> None:
     both, alone = (100, 50, 101, 51, 102, 52, 103), range(53, 53 + 513)
     assert kept(*both, *alone[:-1]) == ([100, 101, 102, 103], 3 + 512)
@@ -171,3 +179,91 @@ def test_other_lines_stay_where_they_are() -> None:
 def test_a_row_begins_in_the_first_800_characters_of_its_line(before: int, found: bool) -> None:
     far = ["x" * before + f"iter {at}: loss" for at in (5, 6, 7)]
     assert kept(100, far[0], 101, far[1], 102, far[2], 103)[1] == (3 if found else 0)
+
+
+# --- two trainings in one log -----------------------------------------------------------------------------------------
+
+
+def of_nanochat(iteration: int, total: int, ms: float) -> str:
+    return (
+        f"step {iteration:05d}/{total:05d} ({100 * iteration / total:.2f}%) | loss: 3.000000 | lrm: 1.00 | "
+        f"dt: {ms:.2f}ms | tok/sec: 1,000 | bf16_mfu: 1.00 | epoch: 1 pq: 0 rg: 1 | total time: 1.00m"
+    )
+
+
+def two_trainings(*, slow: int = 90, fast: int = 300, twice: bool = False) -> list[str]:
+    """One of 500 iterations that is alone at first, and one of 700 that is three times as fast and ends sooner."""
+    printed = [of_nanochat(at, 500, 300.0) for at in range(20)]
+    slow_rows = iter([of_nanochat(at, 500, 300.0) for at in range(20, slow)])
+    for at in range(fast):
+        printed += [of_nanochat(at, 700, 100.0)] * (1 + twice)
+        if at % 5 == 4:
+            printed += [next(slow_rows, "")]
+    return [*printed, *slow_rows]
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_two_trainings_of_different_lengths(twice: bool, read: Read) -> None:
+    (run,) = read("\n".join(two_trainings(twice=twice)) + "\n")
+    assert {*run.rows.ms} == {300.0}
+    assert [*run.rows.iteration] == [*range(90)]
+    assert (run.restarts, run.rows_of_others) == ((), 300)
+
+
+def test_the_other_training_does_not_take_over(read: Read) -> None:
+    (run,) = read("\n".join(two_trainings(slow=30, fast=300 + 2 * WINDOW)) + "\n")
+    assert {*run.rows.ms} == {300.0}
+    assert len(run.rows) == 30
+
+
+def test_the_training_after_both_is_another_run(read: Read) -> None:
+    later = [of_nanochat(at, 900, 200.0) for at in range(2 * WINDOW)]
+    runs = read("\n".join([*two_trainings(), *later]) + "\n")
+    assert [{*run.rows.ms} for run in runs] == [{300.0}, {200.0}]
+    assert [len(run.rows) for run in runs] == [90, 2 * WINDOW]
+    assert [run.restarts for run in runs] == [(), ()]
+
+
+def test_a_training_ahead_of_the_other(read: Read) -> None:
+    """The first row of the one that is ahead continues the iterations of the other."""
+    pairs = [(of_nanochat(at, 500, 300.0), of_nanochat(100 + at, 700, 100.0)) for at in range(80)]
+    (run,) = read("\n".join(row for pair in pairs for row in pair) + "\n")
+    assert {*run.rows.ms} == {300.0}
+    assert (len(run.rows), run.rows_of_others) == (80, 80)
+
+
+def test_only_its_own_evaluations_count(read: Read) -> None:
+    own, others = "Step 00050 | Validation bpb: 1.5000", "Step 00300 | Validation bpb: 0.5000"
+    printed = two_trainings()
+    printed.insert(printed.index(of_nanochat(50, 500, 300.0)), own)
+    printed.insert(printed.index(of_nanochat(299, 700, 100.0)) + 1, others)
+    (run,) = read("\n".join(printed) + "\n")
+    assert [(each.iteration, each.val) for each in run.evaluations] == [(50, 1.5)]
+
+
+def test_the_header_of_the_other_is_not_its_own(read: Read) -> None:
+    printed = two_trainings()
+    printed.insert(15, "Autodetected device type: cuda\nDistributed world size: 1\nNumber of parameters: 77,000,000")
+    (run,) = read("\n".join(printed) + "\n")
+    assert (len(run.rows), "parameters" in run.facts) == (90, False)
+
+
+def test_a_run_that_is_resumed_with_more_iterations(read: Read) -> None:
+    begun = [of_nanochat(at, 500, 300.0) for at in range(100)]
+    (run,) = read("\n".join([*begun, *(of_nanochat(at, 700, 300.0) for at in range(90, 700))]) + "\n")
+    assert [(each.iteration, each.reached) for each in run.restarts] == [(90, 99)]
+    assert (len(run.rows), run.rows_of_others) == (700, 0)
+    (run,) = read("\n".join([*begun, *(of_nanochat(at, 700, 300.0) for at in range(100, 700))]) + "\n")
+    assert (len(run.rows), run.rows_of_others, run.restarts) == (700, 0, ())
+
+
+@pytest.mark.parametrize("named", ["step {} | val loss 3.1000", "Step {:5d} | Validation loss: 3.1000"])
+def test_an_evaluation_that_names_its_step_as_a_row_does_is_no_row(named: str, read: Read) -> None:
+    lines = []
+    for step in range(100):
+        lines += [named.format(step)] if step % 20 == 0 or step == 99 else []
+        lines += [f"step {step:4d} | loss 3.0000 | norm 0.5000 | lr 6.00e-04 | dt 500.00ms | tok/s 65536"]
+    (run,) = read("".join(f"{line}\n" for line in lines))
+    assert [*run.rows.iteration] == [*range(100)]
+    assert run.rows_of_others == 0
+    assert [each.iteration for each in run.evaluations] == [0, 20, 40, 60, 80, 99]

@@ -57,10 +57,19 @@ def printed(line: Print, rows: int = 60, every: int = 10, seed: int = 1) -> list
             (4, 8),
         ),
         (lambda i, _, s, loss: f"step:{i:4d} time:{s:.3f}s loss:{loss:.3e}", "elapsed_s", (2, 3)),
+        (  # of several times, the one that contains the others; of several steps, the one that counts all epochs
+            lambda i, ms, _, loss: (
+                f"[Step {i % 600:04d}/1200] global_step={i} loss={loss:.4f} "
+                f"iter_time=0.001 train_time={ms / 1000:.4f} train_time_max=0.2 epoch_time={600 + ms:.1f}s"
+            ),
+            "s",
+            (3, 6),
+        ),
         (lambda i, _, s, loss: f"update {i} train_time_ms={1000 * s:.0f} loss={loss}", "elapsed_ms", (2, 3)),
         (lambda i, _, __, loss: f"({i}) train_loss: {loss:.4f} lr: 0.1", "loss", (1, 3)),
         (lambda i, ms, _, __: f"iter {i} eta 12.5s data_time: 0.012s batch_time: {ms / 1000:.3f}s", "s", (2, 8)),
         (lambda i, ms, _, loss: f"step {i} norm {loss:.2f} s {ms / 1000:.3f}", "s", (2, 6)),  # s is a name here
+        (lambda i, ms, _, loss: f"| {i} | {loss:.4f} | {ms:.2f}ms | 12.01% |", "ms", (2, 6)),  # ms is no name of 12.01
         # No name tells the two apart, so the complete line has to be spelled out.
         (lambda i, ms, _, __: f"step {i // 10 % 4} of step {i} lr 1 took {ms:.2f}ms", "ms", (5, 9)),
     ],
@@ -88,6 +97,7 @@ def test_rows_of_hand_written_loops(line: Print, kind: str, columns: tuple[int, 
         [f"step {i} eta 0:{59 - i:02d}:00 lr 0.{i}" for i in range(50)],
         [f"step {i} time {50 + i % 7}.5 lr 3" for i in range(50)],  # a time of what unit?
         [f"{i},3.{i},12{i % 3}.5" for i in range(50)],  # columns without names
+        [f"iter {i}: loss 3,{1000 + i}, time 169,{10 + i}ms" for i in range(50)],  # decimal commas: 3 is not the loss
     ],
 )
 def test_nothing_is_offered_for_other_text(lines: list[str]) -> None:
@@ -256,3 +266,97 @@ def test_a_hostile_file_is_refused_soon(line: str) -> None:
     began = time.process_time()
     guess(lines)
     assert time.process_time() - began < 6
+
+
+def test_a_perplexity_is_no_validation_loss() -> None:
+    rows = [f"step {at} loss 2.5 time {0.1 + at / 1e4:.4f}" for at in range(1, 41)]
+    evaluations = [f"at step {at} val_ppl=12.5 val_time=3.0" for at in range(10, 50, 10)]
+    found = guess([*rows, *evaluations])
+    assert found is not None
+    assert len(found.patterns) == 1
+    found = guess([*rows, *(each.replace("val_ppl=", "val_loss=2.52 val_ppl=") for each in evaluations)])
+    assert found is not None
+    assert "val_loss=" in found.patterns[1]
+
+
+def bars(name: str, first: int = 1, last: int = 60, total: int = 1250) -> list[str]:
+    """tqdm's, which grow."""
+    return [
+        f"Epoch 1/3:  {at}%|{'█' * (at // 10):10s}| {at}/{total} "
+        f"[{at // 60:02d}:{at % 60:02d}<02:53,  {at / 7:.2f}it/s, {name}, x=1]"
+        for at in range(first, last + 1)
+    ]
+
+
+@pytest.mark.parametrize("name", ["loss=2.5000", "train_loss=2.5", "Loss: 2.5000", "avg loss=2.50"])
+def test_progress_bars_with_a_loss(name: str) -> None:
+    found = guess([*bars(name), *bars("val_loss=9.0", last=5)])
+    assert found is not None
+    assert (found.lines, found.kind, found.iteration_column, found.kind_column) == (60, "elapsed_s", 5, 6)
+    (run,) = open_runs(io.BytesIO("".join(f"{line}\n" for line in bars(name)).encode()), patterns=found.patterns)
+    assert [*run.rows.iteration] == [*range(1, 61)]
+    assert set(run.rows.loss) == {2.5}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        bars("opt=3"),  # no loss
+        bars("val_loss=2.5"),
+        bars("loss=2.5", first=0, last=4),  # too few
+        [*bars("loss=2.5", first=60)] * 20,  # of each epoch, only the last
+    ],
+)
+def test_other_progress_bars_are_not_offered(lines: list[str]) -> None:
+    assert guess(lines) is None
+
+
+def test_evaluations_that_are_not_evenly_spaced() -> None:
+    rows = [f"Iter {at}: Train loss 2.5, It/sec {1.7 + at / 1e4:.3f}, Peak mem 4.4 GB" for at in range(10, 610, 10)]
+    evaluations = [f"Iter {at}: Val loss 2.6, Val took 8.1s" for at in (1, 200, 400, 600)]
+    found = guess([*evaluations[:1], *rows[:20], *evaluations[1:2], *rows[20:], *evaluations[2:]])
+    assert found is not None
+    log = io.BytesIO("".join(f"{line}\n" for line in [*evaluations[:1], *rows, *evaluations[1:]]).encode())
+    (run,) = open_runs(log, patterns=found.patterns)
+    assert [each.iteration for each in run.evaluations] == [1, 200, 400, 600]
+
+
+def of_olmo(at: int) -> list[str]:
+    return [
+        f"2024-08-06 10:0{at // 60}:{at % 60:02d}.180 host:0 train:908 INFO [step={at}/739,328,epoch=0]",
+        "    optim/total_grad_norm=0.23",
+        f"    train/CrossEntropyLoss={4 - at / 100:.3f}",
+        f"    throughput/total_tokens={at * 1024:,}",
+        "    throughput/device/tokens_per_second=26,668",
+        f"    throughput/device/batches_per_second={0.025 + at / 1e5:.4f}",
+    ]
+
+
+def of_composer(at: int) -> list[str]:
+    return [
+        f"[batch={at}/4800]:",
+        f"\t Train time/batch: {at}",
+        "\t Train trainer/device_train_microbatch_size: 4",
+        f"\t Train loss/train/total: {4 - at / 100:.4f}",
+        f"\t Train throughput/batches_per_sec: {0.35 + at / 1e4:.4f}",
+        "\t Train throughput/device/tokens_per_sec: 23500.1",
+        f"\t Train time/remaining_estimate: {100 - at / 10:.4f}",
+    ]
+
+
+@pytest.mark.parametrize("of_row", [of_olmo, of_composer])
+def test_rows_of_several_lines(of_row: Callable[[int], list[str]]) -> None:
+    lines = [line for at in range(1, 60) for line in of_row(at)]
+    offer = offer_pattern("train.log", lines)
+    assert ": groups of lines look like rows" in str(offer)
+    found = guess(lines)
+    assert found is not None
+    (run,) = open_runs(io.BytesIO("".join(f"{line}\n" for line in lines).encode()), patterns=found.patterns)
+    assert [*run.rows.iteration] == [*range(1, 60)]
+    assert run.rows.loss[0] == 3.99
+    assert run.rows.ms[0] == pytest.approx(1000 / (0.025 if of_row is of_olmo else 0.3501), rel=0.01)
+
+
+@pytest.mark.parametrize("without", ["Loss", "step="])
+def test_groups_of_lines_without_a_loss_or_a_step_are_not_offered(without: str) -> None:
+    assert guess([line for at in range(1, 60) for line in of_olmo(at) if without not in line]) is None

@@ -126,3 +126,18 @@ def test_a_log_is_no_prose(noise: str, whole_log: str, read: Read) -> None:
     half = whole_log.index("iter 1200:")
     assert read(whole_log[:half] + noise + whole_log[half:])[0].quoted is None
     assert read(WARNING * 40 + whole_log)[0].quoted is None
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "这一步只验证训练链路能跑通,当前模型是从随机初始化开始训练的。",
+        "この実行では学習率を下げたので、損失はゆっくり下がりました。",
+        "Кто-нибудь знает, почему некоторые строки намного медленнее остальных?",
+    ],
+)
+def test_prose_in_other_scripts(sentence: str) -> None:
+    detector = QuotationDetector()
+    for line in [sentence] * 4 + [ROW] * 3:
+        detector.add(line, of_log=line == ROW)
+    assert detector.quoted() == (3, 7)

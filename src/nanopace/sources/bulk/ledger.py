@@ -10,17 +10,14 @@ from nanopace.sources.bulk.usual import Matches, column, feed_usual, folded
 from nanopace.sources.formats.ledger import SHORTEST_MS, LedgerReader
 
 if TYPE_CHECKING:
-    from nanopace.sources.build import LineReader
+    from nanopace.sources.readers import LineReader
 
-_DECIMAL = rb"(\d{1,11}(?:\.\d{1,17})?)"
-_ANY = rb"-?\d{1,11}(?:\.\d{1,17})?(?:e-\d\d)?"
+_WHOLE = rb"(?:0|[1-9]\d{0,14})"  # a number such as 007 is no JSON
+_DECIMAL = rb"(?:0|[1-9]\d{0,10})(?:\.\d{1,17})?"
+_ANY = rb"-?%b(?:e-\d\d)?" % _DECIMAL
 _STEP = re.compile(
-    rb'\{"event":"step","iteration":(\d{1,15}),"ms":'
-    + _DECIMAL
-    + rb',"loss":'
-    + _DECIMAL
-    + rb'(?:,"tokens":(\d{1,15}))?'
-    rb'(?:,"lr":' + _ANY + rb')?(?:,"grad_norm":' + _ANY + rb')?,"at_ms":' + _DECIMAL + rb"\}"
+    rb'\{"event":"step","iteration":(%b),"ms":(%b),"loss":(%b)(?:,"tokens":(%b))?(?:,"lr":%b)?(?:,"grad_norm":%b)?,'
+    rb'"at_ms":(%b)\}' % (_WHOLE, _DECIMAL, _DECIMAL, _WHOLE, _ANY, _ANY, _DECIMAL)
 )
 
 

@@ -10,7 +10,7 @@ from nanopace.sources.bulk.usual import Matches, column, feed_usual, folded
 from nanopace.sources.formats.nanochat import NanochatReader
 
 if TYPE_CHECKING:
-    from nanopace.sources.build import LineReader
+    from nanopace.sources.readers import LineReader
 
 _STEP = re.compile(
     rb"step (\d{1,12})(/\d{1,12})? \([\d.]{1,9}%\) \| loss: (\d{1,9}\.\d{1,9})( \| grad norm: [\d.]{1,20})?"

@@ -29,7 +29,7 @@ from nanopace.sources.formats.nanogpt import NanogptReader
 from nanopace.sources.text import clean, whole_lines
 
 if TYPE_CHECKING:
-    from nanopace.sources.build import LineReader
+    from nanopace.sources.readers import LineReader
 
 HEAD = 500  # rows at the start of a run that are not folded: undoing the smoothing of the mfu needs each row
 LEAST_STRETCH, LONGEST_STRETCH = 4096, 16384  # rows to fold with similar ones: longer for longer logs

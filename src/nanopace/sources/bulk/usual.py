@@ -14,9 +14,9 @@ from typing import Protocol
 import numpy as np
 
 from nanopace.run import Row
-from nanopace.sources.build import LineReader
 from nanopace.sources.bulk.nanogpt_lines import Floats, RowBlock
 from nanopace.sources.bulk.numpy_fold import fold_block
+from nanopace.sources.readers import LineReader
 from nanopace.sources.text import lines, whole_lines
 
 FEWEST = 8  # consecutive rows: fewer are not worth an array

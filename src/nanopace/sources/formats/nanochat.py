@@ -3,7 +3,7 @@
 What the log does not say about its figures:
 
 - `dt` is a single step. The clock stops for evaluations, samples and checkpoints, and waits for the GPU before and
-  after: the log does not contain what these cost.
+  after: the log does not contain what these cost, except for the tasks of the CORE metric, each printed with its time.
 - `loss` is smoothed (0.9 of the past, bias-corrected) over the last micro-batch of each step on the first GPU. It lags
   about ten steps behind and looks smoother than the real loss.
 - `mfu` is not smoothed. It is per GPU: all FLOPs over the peak of all GPUs. The peak was an H100's (989 TFLOP/s) on any
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
-from nanopace.run import Row, Stage
+from nanopace.run import Row, Span, Stage
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats import nanochat_lines as lines
 from nanopace.sources.formats.broken_line import BrokenLine
@@ -54,6 +54,7 @@ class _Process:
     form: Stage | None = None  # from the form of its rows
     stepped: bool = False
     next_step: int = 0
+    tasks_ms: float = 0.0  # of the CORE metric, so far
 
 
 class NanochatReader:
@@ -123,6 +124,9 @@ class NanochatReader:
             self._step(step)
         elif evaluation := lines.EVALUATION.search(line):
             self._evaluation(evaluation)
+        elif task := lines.TASK.search(line):
+            if self._process.stepped:  # else it is of a program that only evaluates
+                self._process.tasks_ms += 1000 * float(task[1])
         elif save := lines.CHECKPOINT.search(line):
             self._builder.checkpoint(int(save[2]), save[1])
             self._builder.stage(lines.stage_of_directory(save[1]))
@@ -181,8 +185,10 @@ class NanochatReader:
         return "sft" if process.modern else "mid" if self._old_tuning else process.command
 
     def _evaluation(self, found: re.Match[str]) -> None:
-        metric = lines.METRICS[found[2]]
-        self._builder.evaluation(int(found[1]), None, nan_as_inf(float(found[3])), metric=metric)
+        metric, ms = lines.METRICS[found[2]], None
+        if found[2] == "CORE metric":
+            ms, self._process.tasks_ms = self._process.tasks_ms or None, 0.0
+        self._builder.evaluation(int(found[1]), None, nan_as_inf(float(found[3])), metric=metric, ms=ms)
         if found[2] == "ChatCORE":
             self._builder.stage("sft")
 
@@ -205,8 +211,10 @@ class NanochatReader:
         self._builder.begin_process(fresh=fresh)
 
     def _end_process(self) -> None:
-        """Add the tokens of a step, which only all rows together reveal."""
+        """Add the tokens of a step, which only all rows together reveal, and the evaluation that it did not finish."""
         process = self._process
+        if process.tasks_ms:
+            self._builder.span(Span("evaluation", process.next_step, process.tasks_ms))
         tokens = process.rate.tokens
         if tokens is None:
             return

@@ -42,6 +42,8 @@ STEP = re.compile(
 )
 EVALUATION = re.compile(rf"\bStep (\d{{1,12}}) \| (Validation bpb|CORE metric|ChatCORE): {_REAL}", re.ASCII)
 METRICS: dict[str, Metric] = {"Validation bpb": "bpb", "CORE metric": "core", "ChatCORE": "core"}
+# One of the tasks that make up the CORE metric, which is printed after the last of them.
+TASK = re.compile(r"\baccuracy: -?\d\.\d{1,9} \| centered: -?\d\.\d{1,9} \| time: (\d{1,9}\.\d{1,6})s", re.ASCII)
 CHECKPOINT = re.compile(r"Saved\s*model\s*(?:file|parameters)\s*to:\s*(.{0,400}?model_(\d{1,12})\.pt)", re.ASCII)
 BEGIN_OF_TEXT = "<|bos|>"  # the start of any text that the model generates
 # Rows without a time: of fine-tuning until January 2026, and of reinforcement learning.

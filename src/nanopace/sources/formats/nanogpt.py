@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 from nanopace.errors import UsageError
 from nanopace.run import Row
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.formats.nanogpt_lines import HEADER, Line, begins_line, like_evaluation, read_line
+from nanopace.sources.formats.nanogpt_lines import (
+    HEADER,
+    Line,
+    begins_line,
+    like_evaluation,
+    mentions_validation,
+    read_line,
+)
 from nanopace.sources.printed_numbers import nan_as_inf, to_int
 from nanopace.sources.processes.died import ENDINGS, RANK
 
@@ -165,9 +172,12 @@ class NanogptReader:
             return True
         if len(line) >= self._width or begins_line(line):
             self._hold(line[-1000:])
-        elif like_evaluation(line):
+        elif like_evaluation(line) or self._may_be_the_only_kind(line):
             self._builder.unread(self.line, line)
         return understood
+
+    def _may_be_the_only_kind(self, line: str) -> bool:
+        return self._rows_seen and not self._builder.evaluations_seen and mentions_validation(line)
 
     def _read_head(self, line: str) -> bool:
         """Read a line before the first row of a process: a fork's settings, or the card."""

@@ -27,7 +27,9 @@ _UNIT = r"(?:\s*((?i:bpc|bits?\s?(?:/|per\s)\s?char(?:acter)?))\b)?"  # nats hav
 _ITER, _STEP = r"[iI]ter(?:ation)?\s*", r"[sS]tep\s*"
 _NUMBER = r"(?:\s*/\s*\d{1,12})?\s*[:|]\s*"  # after an iteration: some print the total, too
 _ROW = re.compile(rf"{_ITER}(\d{{1,12}}){_NUMBER}(?:train(?:ing)?[\s_]*)?loss[\s:=]{{0,40}}{_LOSS}{_UNIT}")
-_EVALUATION = re.compile(rf"{_STEP}(\d{{1,12}}){_NUMBER}(?:train(?:ing)?[\s_]*loss[\s:=]{{0,40}}{_LOSS}{_UNIT})?")
+_EVALUATION = re.compile(
+    rf"(?:{_STEP}|{_ITER})(\d{{1,12}}){_NUMBER}(?:[tT]rain(?:ing)?[\s_]*(?:[lL]oss)?[\s:=]{{0,40}}{_LOSS}{_UNIT})?"
+)
 # Nearly every row has this form, which is parsed five times as fast.
 _PLAIN_ROW = re.compile(
     rf"iter (\d{{1,12}}): loss {_LOSS}, time (\d{{1,12}}\.\d{{1,6}})ms, mfu (-?\d{{1,9}}\.\d{{1,6}})%"
@@ -35,7 +37,7 @@ _PLAIN_ROW = re.compile(
 # Their figures follow in any order, with anything between them, but before the next of them begins.
 _NEXT = re.compile(rf"(?:{_ITER}|{_STEP})\d{{1,12}}{_NUMBER}")
 _LONGEST_TAIL = 300
-_VAL = re.compile(rf"(?<![A-Za-z])val(?:id(?:ation)?)?[\s_]*loss[\s:=]{{0,40}}{_LOSS}{_UNIT}")
+_VAL = re.compile(rf"(?<![A-Za-z])[vV]al(?:id(?:ation)?)?[\s_/]*(?:[lL]oss)?[\s:=]{{0,40}}{_LOSS}{_UNIT}")
 _TIME = re.compile(
     r"(?<![\w.])(?:(?:step|iter)[ _])?(?:time|dt)(?:/(?:iter|step))?\s*[:=]?\s*(\d{1,12}(?:\.\d{1,6})?)\s*"
     r"(ms|s|secs?|seconds)(?![A-Za-z])"
@@ -51,6 +53,9 @@ _TOKENS = re.compile(
     re.IGNORECASE,
 )
 _LIKE_EVALUATION = re.compile(r"[sS]tep\s*\d{1,12}(?:/\d{1,12})?\s*[:|,-].{0,200}?loss\D{0,12}\d{1,9}\.\d")
+_MENTIONS_VALIDATION = re.compile(
+    r"(?<![A-Za-z_])(?:[vV]al(?:id(?:ation)?)?|[eE]val(?:uation)?)(?![A-Za-z]).{0,80}?(?<![\d.])\d{1,2}\.\d{2,12}(?![\d.%])"
+)
 # A single alternation: the outer group that matched is the kind.
 _OTHER = re.compile(
     r"(?P<saving>(?:[Ss]av(?:ing|ed)|[Ww]riting|[Ww]rote) (?:\w{1,12} ){0,2}(?:checkpoint|model)(?: file)?"
@@ -96,7 +101,7 @@ def read_line(text: str) -> Line | None:
         return Line("row", (*plain.groups(), "", "", ""), plain.end(), True)
     if "ter" in text and (row := read_row(text)) is not None:
         return row if "#" not in _before(text, row.start) else None
-    if "tep" in text and (evaluation := _read_evaluation(text)) is not None:
+    if ("tep" in text or "ter" in text) and "al" in text and (evaluation := _read_evaluation(text)) is not None:
         return evaluation if "#" not in _before(text, evaluation.start) else None
     if _WORD.search(text) and (found := _OTHER.search(text)) and "#" not in _before(text, found.start()):
         kind: Kind = found.lastgroup  # type: ignore[assignment]
@@ -170,6 +175,11 @@ def begins_line(text: str) -> bool:
 def like_evaluation(text: str) -> bool:
     """Whether this would be an evaluation if it could be read."""
     return "tep" in text and "loss" in text and _LIKE_EVALUATION.search(text) is not None
+
+
+def mentions_validation(text: str) -> bool:
+    """Whether this may be an evaluation in other words. If others can be read, it is a remark about one of them."""
+    return "val" in text and len(text) < _LONGEST_TAIL and _MENTIONS_VALIDATION.search(text) is not None
 
 
 def _before(text: str, start: int) -> str:

@@ -1,8 +1,9 @@
 """Reads any log with expressions that the user gives: `--pattern 'step (?P<iteration>\\d+).*time (?P<ms>[\\d.]+)'`.
 
 The name of a group says what it holds (GROUPS). A line that matches an expression is a row, or an evaluation if it has
-a validation loss. RE2 matches in linear time, so that no line of a hostile log can make an innocent expression hang. It
-is imported only here. See docs/pattern.md.
+a validation loss. An expression without an iteration adds to what the last line with one began. RE2 matches in linear
+time, so that no line of a hostile log can make an innocent expression hang. It is imported only here. See
+docs/pattern.md.
 """
 
 from __future__ import annotations
@@ -52,6 +53,10 @@ class LinePattern(NamedTuple):
 def compile_patterns(texts: Sequence[str]) -> tuple[LinePattern, ...]:
     """Compile the expressions. A wrong one raises an error of one line."""
     patterns = tuple(map(_compiled, texts))
+    if not any("iteration" in each.groups for each in patterns):
+        raise UsageError(
+            "--pattern {pattern}: has no group named iteration, such as (?P<iteration>\\d+)", pattern=patterns[0].text
+        )
     if not any(_is_of_rows(each) for each in patterns):
         raise UsageError(
             "--pattern: no group captures a row's time or loss; name one ms, s, it_per_s, elapsed_s or loss"
@@ -92,8 +97,6 @@ def _compiled(text: str) -> LinePattern:
     if unknown := sorted(named.keys() - {*GROUPS}):
         known = ", ".join(GROUPS)
         raise UsageError("--pattern: unknown group {name}; use {known}", name=unknown[0], known=known)
-    if "iteration" not in named:
-        raise UsageError("--pattern {pattern}: has no group named iteration, such as (?P<iteration>\\d+)", pattern=text)
     if len(times := [name for name in TIMES if name in named]) > 1:
         raise UsageError("--pattern: {one} and {other} both capture the time; keep one", one=times[0], other=times[1])
 

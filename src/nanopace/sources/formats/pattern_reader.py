@@ -9,6 +9,7 @@ from nanopace.run import Row
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.pattern import TIMES, LinePattern, format_of
 from nanopace.sources.printed_numbers import RateBounds
+from nanopace.sources.running_clock import RunningClock
 
 _LONGEST = 40  # characters of a number
 _LARGEST_ITERATION = 10**12
@@ -24,10 +25,12 @@ class PatternReader:
         self.first_unread: tuple[int, str] | None = None  # number and text of the first line that is not a row
         self._builder = builder
         self._patterns = patterns
-        self._clock = _ElapsedClock(builder)
+        self._clock: _ElapsedClock | _WholeSeconds = _ElapsedClock(builder)
         self._tokens = _Tokens(builder)
         self._last: int | None = None  # iteration of the last row
         self._line = 0
+        self._of_several_lines = not all("iteration" in each.groups for each in patterns)
+        self._record: dict[str, str] = {}  # what the lines since the last iteration hold
 
     def feed(self, line: str) -> bool:
         """Read one clean line. Return True if it was understood."""
@@ -35,7 +38,7 @@ class PatternReader:
         for pattern in self._patterns:
             if (found := pattern.search(line)) is not None:
                 self.matched += 1
-                understood = self._understood(found)
+                understood = self._collect(found) if self._of_several_lines else self._understood(found)
                 if not understood and self.first_unread is None:
                     self.first_unread = self._line, line
                 return understood
@@ -47,8 +50,23 @@ class PatternReader:
 
     def finish(self) -> None:
         """With a running clock, the first row waits for the second."""
+        self._end_record()
         self._clock.flush()
         self._tokens.flush()
+
+    def _collect(self, found: Mapping[str, str]) -> bool:
+        """A line with an iteration begins a record. The others add to it; of the same group, the first counts."""
+        if "iteration" in found:
+            self._end_record()
+            self._record = dict(found)
+        elif self._record:
+            self._record = {**found, **self._record}
+        return True
+
+    def _end_record(self) -> None:
+        record, self._record = self._record, {}
+        if len(record) > 1:
+            self._understood(record)
 
     def _understood(self, found: Mapping[str, str]) -> bool:
         iteration = _iteration(found["iteration"]) if "iteration" in found else None
@@ -62,6 +80,9 @@ class PatternReader:
         return not is_row or self._row(iteration, loss, found) or val is not None
 
     def _row(self, iteration: int, loss: float | None, found: Mapping[str, str]) -> bool:
+        is_elapsed = "elapsed_s" in found or "elapsed_ms" in found
+        if iteration == self._last and not is_elapsed:
+            return True  # the summary of an epoch, for example
         mfu, percent = _number(found.get("mfu")), _number(found.get("mfu_percent"))
         if mfu is None and percent is not None:
             mfu = percent / 100
@@ -72,7 +93,10 @@ class PatternReader:
             if loss is None:
                 return False
             self._builder.untimed_row(iteration, loss)
-        elif "elapsed_s" in found or "elapsed_ms" in found:
+        elif is_elapsed:
+            shown = found.get("elapsed_s", ".")
+            if "." not in shown and self._last is None:
+                self._clock = _WholeSeconds(self._builder)
             self._clock.row(Row(iteration, ms, loss, mfu))
         else:
             self._builder.row(Row(iteration, ms, loss, mfu))
@@ -122,6 +146,30 @@ class _ElapsedClock:
         for iteration, train, val, after_row in self._waiting:
             self._builder.evaluation(iteration, train, val, after_row=after_row)
         self._waiting.clear()
+
+
+class _WholeSeconds:
+    """The same if it shows whole seconds, as a progress bar does. Rows that it cannot distinguish get their mean."""
+
+    def __init__(self, builder: RunBuilder) -> None:
+        self._builder = builder
+        self._running = RunningClock(builder, resolution_s=1.0)
+        self._before_ms = 0.0
+
+    def row(self, row: Row) -> None:
+        if row.ms < self._before_ms:  # another process: its clock starts at 0
+            self.flush()
+            self._builder.begin_process()
+            self._running = RunningClock(self._builder, resolution_s=1.0)
+        self._running.row(row.iteration, row.ms / 1000, row.loss, row.mfu)
+        self._builder.caveat("whole_seconds")
+        self._before_ms = row.ms
+
+    def evaluation(self, iteration: int, train: float | None, val: float, *, after_row: bool) -> None:  # noqa: ARG002
+        self._running.evaluation(iteration, val, train=train)
+
+    def flush(self) -> None:
+        self._running.flush()
 
 
 class _Tokens:

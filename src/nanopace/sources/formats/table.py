@@ -19,6 +19,7 @@ _BULK = "nanopace.sources.bulk"
 _NANOGPT_ROW_START = (
     r"[iI]ter(?:ation)?\s{0,20}(\d{1,12})(?:\s{0,4}/\s{0,4}\d{1,12})?\s{0,4}[:|]\s{0,20}"
     r"(?:train(?:ing)?[\s_]{0,4})?loss"
+    r"(?![^a-z]{1,40}val(?:idation)?[\s_]loss[\s:=]{0,8}[\d.]{1,24}\s{0,8}$)"  # else it is an evaluation
 )
 
 NANOGPT = LogFormat(
@@ -27,7 +28,7 @@ NANOGPT = LogFormat(
     reader=f"{_HERE}.nanogpt:NanogptReader",
     bulk_reader=f"{_BULK}.nanogpt:feed_bulk",
     row=r"[iI]ter(?:ation)?\s*\d+(?:/\d+)?\s*[:|]\s*(?:train(?:ing)?[\s_]*)?loss[\s:=]{0,40}-?(?:\d+\.\d+|nan|inf)"
-    r".{0,200}?(?:time|dt)[\s:=]{0,40}\d[\d.]{0,18}\s*(?:ms|s(?:ecs?|econds)?(?![A-Za-z]))",
+    r".{0,200}?(?:time|(?<!iter_)dt)[\s:=]{0,40}\d[\d.]{0,18}\s*(?:ms|s(?:ecs?|econds)?(?![A-Za-z]))",
     header=r"step\s*\d+:\s*train\s+loss\s|number\s+of\s+parameters:\s*[\d.]+M|tokens\s+per\s+iteration\s+will",
     words=("iter", "Iter", "step", "parameters:"),
     row_words=("loss",),
@@ -58,6 +59,7 @@ NANOCHAT = LogFormat(
     zero_mfu_is_unknown=True,
     row_loss="smoothed",
     has_stages=True,
+    stops_before_max_iters=True,
     cools_down=True,
 )
 

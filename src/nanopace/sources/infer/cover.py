@@ -9,12 +9,15 @@ first_row   the first row, which has one iteration and an evaluation, takes less
             without a save; if the first row saves, too, as every other row
 
 The last is no proof for nanoGPT's own rows: their clock does not wait for the GPU, so a first row may be short.
+
+Others print the time since the start of training: from row to row, it always rises, and by about as much.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from typing import TypeVar
@@ -22,7 +25,7 @@ from typing import TypeVar
 from nanopace.medians import upper_median
 from nanopace.record import replace
 from nanopace.run import Checkpoint, CoverEvidence, Evaluation, Row, Rows, Run
-from nanopace.sources.infer.spacing import usual_spacing
+from nanopace.sources.infer.spacing import longest_spacing
 from nanopace.sources.log_format import RowTime
 
 _NEAR = 0.1  # of the expected value
@@ -31,6 +34,10 @@ _SHORTEST_S = 20.0  # that time stamps must span: they may be whole seconds
 _FEWEST = 3  # rows, or pairs of rows, that must agree
 _SOON = 5  # rows after the first
 _MOST_ROWS = 2000  # to examine
+
+_ENOUGH_TO_RISE = 20  # rows: no step time rises in each of so many
+_FROM_START = 0.1  # of the last time: more in the first row, and it may be a step that becomes slower
+_AS_MUCH = 0.5  # of the mean rise: what a typical row adds at least
 
 Number = Callable[[str], float | None]
 Event = TypeVar("Event", Evaluation, Checkpoint)
@@ -43,6 +50,8 @@ def per_iteration(
     if not len(run.rows):
         return run
     match row_time:
+        case "iteration_or_all" if _is_since_start(run):
+            return _differences(run)
         case "iteration_or_all":
             return divide_covering_rows(run, number, row_tokens=row_tokens, a_fork=a_fork)
         case "all":
@@ -50,9 +59,31 @@ def per_iteration(
         case "mean":
             return _mark_mean_rows(run, int(number("log_interval") or 1))
         case "clock":
-            cover = _usual_cover(run.rows)
+            cover = _longest_cover(run.rows)
             return replace(run, rows_cover=cover, rows_cover_shown_by="clock") if cover > 1 else run
     return run
+
+
+def _is_since_start(run: Run) -> bool:
+    rows = run.rows
+    if len(rows) < _ENOUGH_TO_RISE or max(rows.count) > 1 or run.restarts or run.rollbacks:
+        return False
+    rises = [after - before for before, after in pairwise(rows.ms)]
+    mean = (rows.ms[-1] - rows.ms[0]) / len(rises)
+    return min(rises) > 0 and rows.ms[0] < _FROM_START * rows.ms[-1] and upper_median(rises) > _AS_MUCH * mean
+
+
+def _differences(run: Run) -> Run:
+    """The run with the time of one iteration in each row, from a clock that shows the time since the start."""
+    rows, divided, clock_ms, last = run.rows, [], 0.0, -1
+    for row in rows:
+        iterations = row.iteration - last if last >= 0 else max(1, row.iteration)
+        ms = (row.ms - clock_ms) / iterations
+        divided.append(replace(row, ms=ms, sum_ms=ms))
+        clock_ms, last = row.ms, row.iteration
+    cover = _longest_cover(rows)
+    counted = replace(run, rows=Rows(divided))
+    return replace(counted, rows_cover=cover, rows_cover_shown_by="clock") if cover > 1 else counted
 
 
 def divide_covering_rows(run: Run, number: Number, *, row_tokens: object = None, a_fork: bool = False) -> Run:
@@ -71,7 +102,7 @@ def divide_rows(run: Run, interval: int, evidence: CoverEvidence) -> Run:
     always prints such rows, however far apart."""
     if evidence == "trainer":
         covered = since_row_before(run)
-        interval = interval if interval > 1 else max(covered)
+        interval = interval if interval > 1 else _most_frequent(covered)
     else:
         firsts = {each.row for each in run.restarts} | {each.row for each in run.rollbacks}
         firsts |= {0} if run.rows.iteration[0] == 0 else set()
@@ -103,9 +134,9 @@ def _mark_mean_rows(run: Run, interval: int) -> Run:
     )
 
 
-def _usual_cover(rows: Rows) -> int:
-    """The most frequent number of iterations since the previous row; for a single row, all since the start."""
-    return usual_spacing(zip(rows.iteration, rows.last_iteration, rows.count, strict=True)) or rows.iteration[0]
+def _longest_cover(rows: Rows) -> int:
+    """The iterations between those rows that cover most of the run; for a single row, all since the start."""
+    return longest_spacing(zip(rows.iteration, rows.last_iteration, rows.count, strict=True)) or rows.iteration[0]
 
 
 def _evidence(run: Run, interval: int, number: Number, row_tokens: object, a_fork: bool) -> CoverEvidence | None:
@@ -177,6 +208,12 @@ def since_row_before(run: Run) -> list[int]:
         each = (rows.last_iteration[index] - at) // (rows.count[index] - 1) if rows.count[index] > 1 else at - before
         covered.append(max(1, each))
     return covered
+
+
+def _most_frequent(covered: list[int]) -> int:
+    """Of several, the largest: the first row may cover fewer iterations than the others."""
+    counts = Counter(covered)
+    return max(counts, key=lambda each: (counts[each], each))
 
 
 def _covered(rows: Rows, index: int, interval: int) -> int:

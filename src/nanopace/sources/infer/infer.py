@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Literal
@@ -17,7 +17,7 @@ from nanopace.errors import CardError
 from nanopace.hardware.cards import find_card, split_count
 from nanopace.hardware.flops import flops_per_token, parameters
 from nanopace.record import replace
-from nanopace.run import Because, Fact, FactValue, Rows, Run
+from nanopace.run import Because, Evaluation, Fact, FactValue, Rows, Run
 from nanopace.sources.formats.registry import find_format
 from nanopace.sources.infer.cover import per_iteration
 from nanopace.sources.infer.parameter_groups import (
@@ -26,10 +26,15 @@ from nanopace.sources.infer.parameter_groups import (
     shape_of_groups,
     vocabulary_of_groups,
 )
-from nanopace.sources.infer.spacing import usual_spacing
+from nanopace.sources.infer.peak_of_mfu import peak_of_mfu
+from nanopace.sources.infer.spacing import longest_spacing, usual_spacing
 from nanopace.sources.infer.tokens_of_mfu import tokens_of_mfu
+from nanopace.sources.infer.unit_of_time import with_times_in_ms
 from nanopace.sources.infer.vocabulary_of_loss import vocabulary_of_loss
 
+_ROUNDED = 5001  # nanoGPT prints parameters to 0.01M
+_GPT2_VOCABULARIES = (50257, 50304)  # as it is, and padded
+_OTHER_PEAK = 0.02  # a difference from the trainer's usual peak that rounding cannot explain
 _SMALLEST, _LARGEST = 1e-18, 1e18  # limits for numbers of a run: FLOPs per token are the largest
 
 # Knobs whose default depends on the machine or the data.
@@ -87,13 +92,15 @@ def complete(
             known.facts["gpu_count"] = Fact(count, "flag")
     groups = {name: int(known.facts.pop(name).value) for name in GROUP_FACTS if name in known.facts}
     hints = {name: known.facts.pop(name).value for name in _HINTS if name in known.facts}
-    _infer_intervals(known, run)
     format = find_format(run.format)
+    _infer_intervals(known, run, running_clock=format.row_time == "clock")
+    run = with_times_in_ms(run, known.number("tokens_per_iteration"), hints.get("row_tokens"))
     run = per_iteration(
         run, format.row_time, known.number, row_tokens=hints.get("row_tokens"), a_fork="other_columns" in hints
     )
     if format.printed_peak is not None:
         known.add("printed_peak_tflops", _printed_peak(known, format.printed_peak), "trainer")
+    _correct_peak(known, run)
     if format.nanogpt_defaults:
         _infer_model(known, run, groups, had_config=config is not None, hints=frozenset(hints))
     elif format.gpt2_shape:
@@ -141,19 +148,24 @@ def _reached_max_iters(known: Known, run: Run) -> bool:
 # --- intervals -------------------------------------------------------------------------------------------------------
 
 
-def _infer_intervals(known: Known, run: Run) -> None:
+def _infer_intervals(known: Known, run: Run, *, running_clock: bool) -> None:
     rows = run.logged
-    known.add(
-        "log_interval",
-        usual_spacing(zip(rows.iteration, rows.last_iteration, rows.count, strict=True)),
-        "row_spacing",
-    )
+    groups = list(zip(rows.iteration, rows.last_iteration, rows.count, strict=True))
+    interval = usual_spacing(groups)
+    if running_clock and interval != longest_spacing(groups):  # most iterations are between other rows
+        interval = longest_spacing(groups, least=2)
+    known.add("log_interval", interval, "row_spacing")
     evaluations = {each.iteration: each for each in run.evaluations if each.metric != "core"}
-    known.add(
-        "eval_interval",
-        usual_spacing((each.first_iteration, each.iteration, each.count) for each in evaluations.values()),
-        "row_spacing",
-    )
+    if not _is_final(evaluations.values(), run):
+        spacing = usual_spacing((each.first_iteration, each.iteration, each.count) for each in evaluations.values())
+        known.add("eval_interval", spacing, "row_spacing")
+
+
+def _is_final(evaluations: Collection[Evaluation], run: Run) -> bool:
+    """Whether the only distance is the one to an evaluation that may be due to the end of training: other trainers than
+    nanoGPT evaluate there whatever the interval."""
+    last = max((each.iteration for each in evaluations), default=0)
+    return len(evaluations) == 2 and not run.nanogpt_knobs and last >= run.logged.last_iteration[-1]
 
 
 # --- the model -------------------------------------------------------------------------------------------------------
@@ -182,6 +194,7 @@ def _infer_model(known: Known, run: Run, groups: Mapping[str, int], *, had_confi
         for knob in KNOBS.values():
             if knob.nanogpt and knob.name not in _DEPENDENT:
                 known.add(knob.name, knob.default, "nanogpt_default")
+        _forget_contradicted_bias(known)
     if shape:
         vocabulary, block = vocabulary_of_groups(
             groups, known.number("parameters"), known.number("vocab_size"), known.number("block_size")
@@ -192,6 +205,24 @@ def _infer_model(known: Known, run: Run, groups: Mapping[str, int], *, had_confi
     if (init_from is None or init_from.value == "scratch") and "loss_unit" not in hints:  # ln(V) is in nats
         known.add("vocab_size", vocabulary_of_loss(run, known.number("n_embd")), "first_loss")
     _infer_parameters(known)
+
+
+def _forget_contradicted_bias(known: Known) -> None:
+    """A resumed model has the biases of its checkpoint, whatever the default is: a run that began from OpenAI's GPT-2
+    has them. The number of parameters shows it."""
+    bias, printed = known.facts.get("bias"), known.facts.get("parameters")
+    layers, width = known.number("n_layer"), known.number("n_embd")
+    if bias is None or bias.because != "nanogpt_default" or printed is None or layers is None or width is None:
+        return
+    vocabularies = (known.number("vocab_size"),) if "vocab_size" in known.facts else _GPT2_VOCABULARIES
+    off = {
+        biased: min(
+            abs(parameters(layers, width, size or 0, bias=biased) - float(printed.value)) for size in vocabularies
+        )
+        for biased in (False, True)
+    }
+    if off[not bias.value] <= _ROUNDED < off[bool(bias.value)]:
+        del known.facts["bias"]
 
 
 def _defaults_hold(known: Known, run: Run, had_config: bool) -> bool:
@@ -228,9 +259,9 @@ def _infer_parameters(known: Known) -> None:
     printed = known.facts.get("parameters")
     if printed is None:
         known.add("parameters", exact, "model_shape")
-    elif abs(exact - float(printed.value)) <= 5001:
+    elif abs(exact - float(printed.value)) <= _ROUNDED:
         known.facts["parameters"] = Fact(exact, printed.origin, printed.because)
-    elif abs(exact + (known.number("block_size") or 0) * width - float(printed.value)) <= 5001:
+    elif abs(exact + (known.number("block_size") or 0) * width - float(printed.value)) <= _ROUNDED:
         known.facts["parameters"] = Fact(exact, "inferred", "model_shape")
 
 
@@ -243,6 +274,18 @@ def _printed_peak(known: Known, peak: float | Literal["card"]) -> float | None:
         with suppress(CardError):
             return find_card(str(gpu.value)).bf16_tflops
     return None
+
+
+def _correct_peak(known: Known, run: Run) -> None:
+    """A fork may divide by another peak than its trainer always does. The log shows it if it prints all the rest."""
+    peak = known.facts.get("printed_peak_tflops")
+    printed = [known.facts.get(name) for name in ("flops_per_token", "tokens_per_iteration", "gpu_count")]
+    if peak is None or peak.because != "trainer" or any(fact is None or fact.origin == "inferred" for fact in printed):
+        return
+    flops, tokens, gpus = (float(fact.value) for fact in printed if fact is not None)
+    shown = peak_of_mfu(run, flops * tokens / gpus) if gpus else None
+    if shown is not None and abs(shown / float(peak.value) - 1) > _OTHER_PEAK:
+        known.facts["printed_peak_tflops"] = Fact(shown, "inferred", "printed_mfu")
 
 
 def _infer_flops(known: Known) -> None:

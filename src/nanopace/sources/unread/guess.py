@@ -17,6 +17,7 @@ from nanopace.errors import UsageError
 from nanopace.medians import median
 from nanopace.sources.formats.pattern import Search, compile_patterns
 from nanopace.sources.unread.line_shapes import LONGEST_LINE, Shape, find_shapes
+from nanopace.sources.unread.progress_bars import bars_with_loss, is_bar
 
 _MOST_LINES = 200_000  # to examine; a refusal should not take long
 _TRIED = 5_000  # lines to try a pattern on
@@ -28,14 +29,24 @@ _ENOUGH_TO_RISE = 8  # lines: with fewer, step times may rise by chance
 _ITERATION = re.compile(r"(?i:(?:^|_)(?:global_?)?(?:steps?|it|iters?|iterations?|batch|updates?)$)")
 _NO_ITERATION = re.compile(r"(?i:epoch|tok|sample|seen|seq|example|time|elapsed|lr|eta|^ep$)")
 _TIME = re.compile(r"(?i:time|^dt|_dt$|elapsed|took|duration|latency|^ms$|_ms$|^sec)")
-_NO_TIME = re.compile(r"(?i:eta|remain|left|data|load|eval|val|fwd|bwd|forward|backward|loss|lr|tok|mem|stamp)")
+_NO_TIME = re.compile(
+    r"(?i:eta|remain|left|data|load|eval|val|fwd|bwd|forward|backward|loss|lr|tok|mem|stamp|epoch|_min$|_max$)"
+)
 _LOSS = re.compile(r"(?i:(?:^|[_/.])(?:train(?:ing)?[_/]?)?loss$)")
 _OTHER_LOSS = re.compile(r"(?i:val|test|eval|dev)")
+_VALIDATION = re.compile(r"(?i:(?:val(?:id(?:ation)?)?|eval(?:uation)?)$)")
+_GLOBAL = re.compile(r"(?i:global|total)")  # a step of all epochs
 _UNITS = (  # the word after a number, or the end of its name
     ("ms", re.compile(r"(?i:(?:.*[_(])?(?:ms|msecs?|milliseconds?)\)?(?:/\w{1,12})?$)")),
     ("it_per_s", re.compile(r"(?i:(?:it|iters?|iterations?|its|steps?|batch|batches)(?:/|_per_)s(?:ec|econd)?$)")),
     ("s", re.compile(r"(?:.*[_(])?(?:s|secs?|seconds?)\)?(?:/(?:it|iter|iteration|step|batch))?$")),
 )
+_NAMED_NUMBER = re.compile(
+    r"\W{0,20}(?:[A-Z][a-z]{1,12} )?(?P<name>[A-Za-z][\w/().-]{0,80})\s{0,4}[:=]\s{0,4}"
+    r"(?P<number>\d[\d,]{0,15}(?:\.\d{1,20})?(?:e[-+]?\d{1,3})?)\s{0,20}"
+)
+_ANY_LOSS = re.compile(r"(?i:loss)")
+_MOST_NAMES = 500
 
 
 class Offer(NamedTuple):
@@ -43,7 +54,7 @@ class Offer(NamedTuple):
 
     patterns: tuple[str, ...]  # for the rows and, if there are any, the evaluations
     lines: int
-    kind: str  # the group that holds the time; "loss" if there is none
+    kind: str  # the group that holds the time; "loss" if there is none; "record": rows of several lines
     iteration_column: int  # word in the line, counting from 1
     kind_column: int
 
@@ -52,9 +63,17 @@ def guess(printed: Iterable[str]) -> Offer | None:
     """What to offer for these lines; None if nothing looks like rows."""
     lines = (line[:LONGEST_LINE] for line in islice(printed, _MOST_LINES))
     some = [*islice(lines, _TRIED)]
-    shapes = find_shapes(chain(some, lines))
+    found = _of_shapes(some, lines)
+    if (found is None or found.kind == "loss") and (bars := bars_with_loss(some)) is not None:
+        pattern, count, iteration, at = bars
+        return Offer((pattern,), count, "elapsed_s", iteration, at)
+    return found or _of_records(some)
+
+
+def _of_shapes(some: Sequence[str], rest: Iterable[str]) -> Offer | None:
+    shapes = find_shapes(chain(some, rest))
     for shape in shapes:
-        iteration = _iteration(shape) if shape.count >= _FEWEST else None
+        iteration = _iteration(shape) if shape.count >= _FEWEST and not is_bar(shape.example) else None
         if iteration is None:
             continue
         time, loss = _time(shape, iteration), _loss(shape, iteration)
@@ -70,10 +89,45 @@ def guess(printed: Iterable[str]) -> Offer | None:
     return None
 
 
+def _of_records(some: Sequence[str]) -> Offer | None:
+    """For rows of several lines: one has the iteration, each of the others a name and a number."""
+    named: dict[str, list[str]] = {}
+    for line in some:
+        if (found := _NAMED_NUMBER.fullmatch(line)) is not None and len(named) < _MOST_NAMES:
+            named.setdefault(found["name"], []).append(found["number"])
+    for shape in find_shapes(some):
+        index = _iteration(shape) if shape.count >= _FEWEST and not is_bar(shape.example) else None
+        if index is None or not _ITERATION.search(shape.name(index)):
+            continue
+        often = {name: texts for name, texts in named.items() if len(texts) >= _REGULAR * shape.count}
+        loss = next((name for name in often if _ANY_LOSS.search(name) and not _OTHER_LOSS.search(name)), None)
+        time = next(((name, kind) for name, texts in often.items() if (kind := _kind_of_name(name, texts))), None)
+        pattern = _pattern(shape, {index: "iteration"})
+        if loss is None or not _finds(_searcher(pattern)[0], shape, {index: "iteration"}):
+            continue
+        patterns = [pattern, _of_name(loss, "loss", often[loss])]
+        patterns += [] if time is None else [_of_name(*time, often[time[0]])]
+        return Offer(tuple(patterns), shape.count, "record", 0, 0)
+    return None
+
+
+def _kind_of_name(name: str, texts: Sequence[str]) -> str | None:
+    """The group for a number that is the time of a step by its name."""
+    if _NO_TIME.search(name.rpartition("/")[2]):
+        return None
+    kind = next((kind for kind, unit in _UNITS if unit.match(name.rpartition("/")[2])), None)
+    runs_on = kind in ("ms", "s") and _rises([float(text.replace(",", "")) for text in texts])
+    return None if runs_on else kind
+
+
+def _of_name(name: str, group: str, texts: Sequence[str]) -> str:
+    return rf"{_escaped(name)}\s*[:=]\s*{_group(group, texts)}"
+
+
 def _of_evaluations(shapes: Sequence[Shape], of_rows: Search) -> Iterator[str]:
     """The pattern for lines with a validation loss, if there are any that the pattern for rows does not match."""
     for shape in shapes[:_MOST_TRIED]:
-        iteration, val = _iteration(shape), _validation(shape)
+        iteration, val = _iteration(shape, evenly=False), _validation(shape)
         if iteration is None or val is None or iteration == val or any(map(of_rows, shape.lines[:_MOST_TRIED])):
             continue
         chosen = {iteration: "iteration", val: "val"}
@@ -86,33 +140,42 @@ def _of_evaluations(shapes: Sequence[Shape], of_rows: Search) -> Iterator[str]:
 # --- which number is which -------------------------------------------------------------------------------------------
 
 
-def _iteration(shape: Shape) -> int | None:
-    """An integer that rises by the same amount: preferably one named like an iteration, else the first."""
+def _iteration(shape: Shape, *, evenly: bool = True) -> int | None:
+    """An integer that rises by the same amount: preferably one named like an iteration, else the first. Evaluations
+    need not be `evenly` spaced: some trainers add one after the first step and one at the end."""
     found = [
         index
         for index in range(len(shape.places))
-        if not _NO_ITERATION.search(shape.name(index)) and _rises_evenly(shape.column(index))
+        if not _NO_ITERATION.search(shape.name(index)) and _counts(shape.column(index), evenly=evenly)
     ]
-    return next((index for index in found if _ITERATION.search(shape.name(index))), found[0] if found else None)
+    named = [index for index in found if _ITERATION.search(shape.name(index))]
+    return min(named or found, key=lambda index: (not _GLOBAL.match(shape.name(index)), index), default=None)
 
 
-def _rises_evenly(texts: Sequence[str]) -> bool:
+def _counts(texts: Sequence[str], *, evenly: bool) -> bool:
     if not all(text.replace(",", "").isdecimal() for text in texts):
         return False
     numbers = [_whole(text) for text in texts]
     (step, count), *_ = Counter(after - before for before, after in pairwise(numbers)).most_common(1)
+    if not evenly:
+        return all(before < after for before, after in pairwise(numbers))
     return step > 0 and count >= _REGULAR * (len(numbers) - 1)
 
 
 def _time(shape: Shape, iteration: int) -> tuple[int, str] | None:
-    """A number that is a time by its unit or name, and its group. A number named like a time comes first."""
+    """A number that is a time by its unit or name, and its group. A number named like a time comes first; of several,
+    the greatest, since the others are of its parts."""
     found = []
     for index in range(len(shape.places)):
         name = shape.name(index)
-        if index == iteration or _NO_TIME.search(name) or (kind := _kind(shape, index)) is None:
+        if index == iteration or shape.is_part(index) or _NO_TIME.search(name):
             continue
-        found.append((not _TIME.search(name), index, kind))
-    return min(found)[1:] if found else None
+        if (kind := _kind(shape, index)) is None:
+            continue
+        is_of_all = kind.startswith("elapsed") or kind == "it_per_s"
+        value = 0.0 if is_of_all else median([float(text.replace(",", "")) for text in shape.column(index)])
+        found.append((not _TIME.search(name), -value if kind == "ms" else -1000 * value, index, kind))
+    return min(found)[2:] if found else None
 
 
 def _kind(shape: Shape, index: int) -> str | None:
@@ -147,7 +210,9 @@ def _loss(shape: Shape, iteration: int) -> int | None:
     for index in range(len(shape.places)):
         name = shape.name(index)
         before = shape.literals[index]
-        if index != iteration and _LOSS.search(name) and not _OTHER_LOSS.search(before):
+        if index == iteration or shape.is_part(index):
+            continue
+        if _LOSS.search(name) and not _OTHER_LOSS.search(before):
             return index
     return None
 
@@ -155,9 +220,11 @@ def _loss(shape: Shape, iteration: int) -> int | None:
 def _validation(shape: Shape) -> int | None:
     """A number named like a validation loss."""
     for index in range(len(shape.places)):
+        if shape.is_part(index):
+            continue
         if "loss" in (name := shape.name(index).lower()) and _OTHER_LOSS.search(shape.literals[index]):
             return index
-        if name.startswith(("val", "eval")):
+        if _VALIDATION.match(name):
             return index
     return None
 

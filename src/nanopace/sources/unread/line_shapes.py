@@ -29,14 +29,17 @@ class Shape:
         bounds = [0, *(edge for each in found for edge in each.span()), len(line)]
         self.literals = [line[begin:end].strip() for begin, end in zip(bounds[::2], bounds[1::2], strict=True)]
         self.places = [each.start() for each in found]
+        self._ends = [each.end() for each in found]
         self.glued = [not line[each.end() : each.end() + 1].isspace() for each in found]  # to what follows
 
     def column(self, index: int) -> list[str]:
         return [each[index] for each in self.numbers]
 
     def named(self, index: int) -> re.Match[str] | None:
-        """The word before a number, with the marks between them."""
-        return _WORD_BEFORE.search(self.literals[index])
+        """The word before a number, with the marks between them, unless it is the unit of the number before it."""
+        found = _WORD_BEFORE.search(self.literals[index])
+        is_unit = found is not None and not found.start() and index > 0 and self.glued[index - 1]
+        return None if is_unit else found
 
     def name(self, index: int) -> str:
         """The word before a number."""
@@ -49,6 +52,14 @@ class Shape:
         found = _WORD_AFTER.match(behind)
         names_next = found is not None and found[0] == behind.rstrip(":=") and index + 2 < len(self.literals)
         return found[0] if found and (self.glued[index] or not names_next) else ""
+
+    def is_part(self, index: int) -> bool:
+        """Whether a decimal comma makes it and its neighbour one number: 6,1234."""
+        return any(
+            self.literals[after] == "," and self.places[after] == self._ends[after - 1] + 1
+            for after in (index, index + 1)
+            if 0 < after < len(self.places)
+        )
 
     def word_number(self, index: int) -> int:
         """Which word of the line contains a number."""

@@ -45,6 +45,12 @@ def _offered(kind: str, **values: object) -> NotALog:
                 "{at}; read them with {patterns}",
                 **values,
             )
+        case "record":
+            return NotALog(
+                "{path}: groups of lines look like rows, with the iteration in the first line of each; read them with "
+                "{patterns}",
+                **values,
+            )
         case _:
             return NotALog(
                 "{path}: {count} lines look like rows without a time: iteration in column {iteration}, loss in column "

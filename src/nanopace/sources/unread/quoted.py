@@ -7,8 +7,10 @@ import re
 _FENCE = re.compile(r"\s{0,3}(?:```|~~~)")
 _HEADING = re.compile(r"#{1,6} \S")
 _MARKUP = re.compile(r"\]\(\S|\*\*\w|<(?:img|details|summary|p|br)\b|^\s*[-*] \w|^\s*\d{1,2}\. \w")
-_WORD = re.compile(r"[(\"'*_`]{0,3}[A-Za-zÀ-ÿ][A-Za-zÀ-ÿ'’-]{0,30}[)\"'*_`]{0,3}[.,;:!?]{0,3}")
+_WORD = re.compile(r"[(\"'*_`]{0,3}[^\W\d_](?:[^\W\d_]|['’-]){0,30}[)\"'*_`]{0,3}[.,;:!?]{0,3}")
 _FEWEST_WORDS = 6
+_CHARACTER = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")  # Japanese and Chinese have no spaces
+_FEWEST_CHARACTERS = 8
 _OUTPUT = re.compile(r"(?i:warn|error|deprecat|download|install|wandb|require|traceback|file \")|[/\\]\w+[/\\]|<\|")
 _FEWEST_PROSE = 3  # lines
 _LEAST_SHARE = 0.05  # of the lines that are not blank
@@ -55,6 +57,8 @@ def _is_prose(line: str) -> bool:
     if _OUTPUT.search(line):
         return False
     if _HEADING.match(line) or _MARKUP.search(line):
+        return True
+    if len(_CHARACTER.findall(line)) >= _FEWEST_CHARACTERS:
         return True
     words = line.split()
     if len(words) < _FEWEST_WORDS:

@@ -214,10 +214,52 @@ LLMQ_JSON = """\
 ]
 """
 
+MINGPT = """\
+system:
+    seed: 3407
+model:
+    model_type: gpt-nano
+    n_layer: None
+    block_size: 128
+trainer:
+    device: auto
+    max_iters: 40
+    batch_size: 64
+    learning_rate: 0.0005
+
+number of parameters: 0.09M
+running on device cuda
+iter_dt 0.00ms; iter 0: train loss 4.21338
+iter_dt 21.50ms; iter 10: train loss 3.90295
+iter_dt 20.25ms; iter 20: train loss 3.41207
+train final score: 12/9500 = 0.13% correct
+saving model with new top score of 12.0
+iter_dt 20.75ms; iter 30: train loss 3.20114
+"""
+
+MAKEMORE = """\
+{'input_file': 'words.txt', 'work_dir': 'out', 'resume': False, 'max_steps': 40, 'device': 'cpu', 'seed': 3407, \
+'type': 'rnn', 'n_layer': 4, 'n_embd': 64, 'batch_size': 32, 'learning_rate': 0.0005}
+number of examples in the dataset: 4000
+dataset determined that: vocab_size=27, block_size=16
+model #params: 11051
+step 0 | loss 3.2958 | step time 40.50ms
+step 10 | loss 3.1042 | step time 12.25ms
+step 20 | loss 2.9471 | step time 12.75ms
+step 20 train loss: 2.9000 test loss: 2.9100
+test loss 2.9100 is the best so far, saving model to out/model.pt
+step 30 | loss 2.8112 | step time 12.50ms
+--------------------------------------------------------------------------------
+0 samples that are in train:
+anora
+"""
+
 EXAMPLES: dict[str, str] = {
     "build_nanogpt": BUILD_NANOGPT,
     "build_nanogpt_log": BUILD_NANOGPT_LOG,
     "llama2c": LLAMA2C,
+    "mingpt": MINGPT,
+    "makemore": MAKEMORE,
     "llmc": LLMC,
     "llmc_python": LLMC_PYTHON,
     "llmc_log": LLMC_LOG,

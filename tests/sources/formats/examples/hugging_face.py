@@ -10,6 +10,9 @@ def _loss(step: int) -> float:
     return round(1.5 + 4 * math.exp(-step / 60), 4)
 
 
+_MEAN = round(sum(_loss(step) for step in range(10, 130, 10)) / 12, 4)  # each is the mean of ten steps
+
+
 def _trainer_state() -> str:
     history: list[dict[str, object]] = []
     for step in range(10, 130, 10):
@@ -18,7 +21,7 @@ def _trainer_state() -> str:
         )
         if step % 40 == 0:
             history.append({"epoch": step / 100, "eval_loss": _loss(step) + 0.1, "eval_runtime": 2.5, "step": step})
-    history.append({"epoch": 1.2, "step": 120, "total_flos": 1e12, "train_loss": 2.9, "train_runtime": 46.7})
+    history.append({"epoch": 1.2, "step": 120, "total_flos": 1e12, "train_loss": _MEAN, "train_runtime": 46.7})
     state = {"best_metric": None, "epoch": 1.2, "eval_steps": 40, "global_step": 120, "is_local_process_zero": True}
     state |= {"log_history": history, "logging_steps": 10, "max_steps": 120, "num_input_tokens_seen": 0}
     state |= {"stateful_callbacks": {"TrainerControl": {"args": {"should_save": True}, "attributes": {}}}}
@@ -43,7 +46,7 @@ def _console() -> str:
             seconds += 2.5
             entry = {"eval_loss": _loss(step) + 0.1, "eval_runtime": 2.5, "epoch": step / 100}
             text += "\n\r" + bar(7, 7, 2.5, " 2.80it/s") + f"\x1b[A\r{' ' * 50}\r{entry}\n\r" + bar(step, 120, seconds)
-    return text + "\r" + str({"train_runtime": round(seconds, 2), "train_loss": 2.9, "epoch": 1.2}) + "\n"
+    return text + "\r" + str({"train_runtime": round(seconds, 2), "train_loss": _MEAN, "epoch": 1.2}) + "\n"
 
 
 def _llama_factory() -> str:
@@ -66,8 +69,16 @@ def _progress(step: int, seconds: float) -> dict[str, object]:
     return {"epoch": step / 100, "percentage": share, "elapsed_time": elapsed, "remaining_time": "0:01:00"}
 
 
+def _table() -> str:
+    text = "\n[120/120 02:44, Epoch 1/2]\nStep\tTraining Loss\tValidation Loss\n"
+    text += "".join(f"{step}\t{_loss(step):.6f}\t{_loss(step) + 0.1:.6f}\n" for step in range(10, 130, 10))
+    metrics = {"train_runtime": 166.25, "train_steps_per_second": 0.72, "train_loss": _MEAN, "epoch": 1.2}
+    return text + f"TrainOutput(global_step=120, training_loss={_MEAN}, metrics={metrics})\n"
+
+
 EXAMPLES: dict[str, str | bytes] = {
     "hf_trainer_state": _trainer_state(),
     "hf_console": _console(),
     "llama_factory": _llama_factory(),
+    "hf_table": _table(),
 }

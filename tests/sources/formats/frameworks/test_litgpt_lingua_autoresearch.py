@@ -62,6 +62,12 @@ def test_lingua_that_went_on_in_the_same_file() -> None:
     assert [(each.iteration, each.lost.lines) for each in run.restarts] == [(80, 3)]
 
 
+def test_lingua_that_began_again_in_the_same_file() -> None:
+    rows = lingua_metrics().splitlines(keepends=True)
+    runs = open_runs(io.BytesIO("".join([*rows[:4], *rows]).encode()))
+    assert [(len(run.rows), len(run.restarts)) for run in runs] == [(4, 0), (10, 0)]
+
+
 def test_lingua_whose_clock_stood_still() -> None:
     rows = [json.loads(line) for line in lingua_metrics().splitlines()]
     text = "".join(json.dumps({**row, "created_at": rows[0]["created_at"]}) + "\n" for row in rows)

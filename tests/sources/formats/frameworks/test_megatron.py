@@ -66,6 +66,20 @@ def test_the_first_iteration_is_counted_once() -> None:
     assert list(read(reset).rows.ms) == [9000.0, 4000.0]
 
 
+@pytest.mark.parametrize("resumed", [0, 14000])
+def test_the_first_iteration_is_counted_once_in_the_very_next_row(resumed: int) -> None:
+    """It takes 9 s, and each one after it 1.5 s. The printed mean of the first two is 5.25 s."""
+    rows = [(1, 9000.0, 9.25), (2, 5250.0, 10.75), (3, 1500.0, 12.25)]
+    text = "".join(megatron_row(resumed + n, ms, stamp=f"[{clock(at)}.{100 * at % 100:.0f}] ") for n, ms, at in rows)
+    assert list(read(text).rows.ms) == [9000.0, 1500.0, 1500.0]
+
+
+def test_stamps_in_whole_seconds_do_not_show_what_a_second_row_counts() -> None:
+    rows = [(1, 1900.0, 9), (2, 1000.0, 9), (3, 1000.0, 10)]
+    text = "".join(megatron_row(n, ms, stamp=f"[{clock(at)}] ") for n, ms, at in rows)
+    assert list(read(text).rows.ms) == [1900.0, 1000.0, 1000.0]
+
+
 def test_what_a_rising_batch_leaves_unknown() -> None:
     rising = "".join(megatron_row(10 * n, 1000.0, batch=8 * n) for n in range(1, 9))
     assert "tokens_per_iteration" not in read(MEGATRON_HEAD + rising).facts
@@ -80,6 +94,19 @@ def test_losses_of_the_test_set_are_not_validation() -> None:
     assert [(each.iteration, each.val) for each in read(text).evaluations] == [(90, 7.0), (100, 6.0)]
     end = line.format("the end of training for val data", 4) + line.format("the end of training for test data", 3)
     assert [(each.iteration, each.val) for each in read(megatron_row(80, 1.0) + end).evaluations] == [(80, 4.0)]
+
+
+def test_a_benchmark_is_in_the_next_row_of_the_old_clock() -> None:
+    """A zero-shot task that a fork runs during training has no loss, but takes its time."""
+    line = " validation results on LAMBADA | number correct: 3.5650E+03 | total examples: 5.1530E+03 | \n"
+    rows = [megatron_row(n, 9000.0 if n % 50 == 1 and n > 1 else 1000.0) + line * (n % 50 == 0) for n in range(1, 200)]
+    run = read("".join(rows))
+    assert [(each.iteration, each.val, each.row) for each in run.evaluations] == [
+        *((50, None, 50), (100, None, 100), (150, None, 150))
+    ]
+    wall = diagnose(run).wall
+    assert (wall.evaluation_s, wall.stall_s) == (pytest.approx(24.0), 0)
+    assert read(line + megatron_row(50, 1000.0)).evaluations == ()
 
 
 def test_a_row_without_a_loss_and_a_skipped_step() -> None:

@@ -149,6 +149,32 @@ def test_a_resumed_process_and_another_run() -> None:
     assert [len(each.rows) for each in runs_of(titan_log() + titan_log())] == [5, 5]
 
 
+FETCH = 'HTTP Request: GET https://example.org/datasets/some/text/resolve/0123abc/en/part.{}.gz "HTTP/1.1 302 Found"'
+OTHER = 'HTTP Request: HEAD https://example.org/datasets/some/text/resolve/0123abc/README.md "HTTP/1.1 404 Not Found"'
+
+
+@pytest.mark.parametrize("loss", [9.0, -1.0])  # rows without one wait for another rank's
+def test_a_row_contains_the_data_fetched_since_the_row_before(loss: float) -> None:
+    text = "".join(
+        titan(FETCH.format(n), 100 + n) * (n in (20, 50))
+        + titan(OTHER, 100 + n)
+        + titan(titan_row(n, loss, 4096), 100 + n)
+        for n in range(10, 80, 10)
+    )
+    assert read(text).fetches == (20, 50)
+    again = TITAN_HEAD.replace("step 1.", "step 41.") + titan(titan_row(50, loss, 4096), 200)
+    assert read(text + again).fetches == (20,)
+
+
+def test_of_mixed_processes_nothing_shows_whose_header_it_is() -> None:
+    rows = [
+        "".join(titan(titan_row(step - behind, 7.0, 8192), 100 + step / 2) for behind in (0, 30))
+        for step in range(40, 140)
+    ]
+    (run,) = runs_of(TITAN_HEAD + "".join([*rows[:50], TITAN_HEAD.replace("step 1.", "step 50."), *rows[50:]]))
+    assert (len(run.rows), run.rows_of_others, run.restarts) == (100, 100, ())
+
+
 def test_figures_that_are_not_finite() -> None:
     run = read(TITAN_HEAD + "".join(titan(titan_row(n, float("nan"), 8192), 100 + n) for n in range(1, 9)))
     assert {row.loss for row in run.rows} == {float("inf")}

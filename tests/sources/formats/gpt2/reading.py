@@ -36,3 +36,12 @@ def caveats(run: Run) -> list[str]:
 
 def evaluation(run: Run, iteration: int) -> Evaluation:
     return next(each for each in run.evaluations if each.iteration == iteration)
+
+
+def rows(*steps: int, ms: float = 100.0, tokens: int = 65536) -> list[str]:
+    """Rows of build-nanogpt."""
+    return [f"step {n:4d} | loss: 3.000000 | dt: {ms:.2f}ms | tok/sec: {tokens / ms * 1000:.2f}" for n in steps]
+
+
+def log(*parts: str | list[str]) -> str:
+    return "\n".join(line for part in parts for line in ([part] if isinstance(part, str) else part)) + "\n"

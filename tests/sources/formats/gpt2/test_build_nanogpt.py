@@ -17,7 +17,7 @@ from nanopace.sources.runs import open_runs
 
 from ...reading import detected
 from ..examples.gpt2 import BUILD_NANOGPT, BUILD_NANOGPT_LOG
-from .reading import caveats, losses, run_of, runs_of, scores, values
+from .reading import caveats, log, losses, rows, run_of, runs_of, scores, values
 
 
 def test_a_log() -> None:
@@ -78,6 +78,10 @@ FORMS = [
     ("step 7 | loss: 3.25 | total time: 99.5s | step time: 0.4105 sec", 410.5),
     ("step 7 | loss: 3.25 | lr 1e-4 | eval time: 9.0s | dt: 410.5ms", 410.5),
     ("2026-01-02 10:00:00 - INFO - step 7 | loss: 3.25 | dt: 410.50ms", 410.5),
+    ("step    7 | loss 3.250000 | lr: 6.0000e-05 | dt: 410.50 ms | throughput: 1000.00 tok/s", 410.5),
+    ("step 7 | loss: 3.25 | dt: 410.50ms | 1.00K tokens/sec | norm: 1.50", 410.5),
+    ("train: step: 7 | loss: 3.2500 | norm: 1.5000 | dt: 410.50ms | tok/sec: 1000.00", 410.5),
+    ("step: 00007/00100 | loss: 3.2500 | time: 410.50ms | tok-sec: 1000.00 | total time: 1.16s", 410.5),
 ]
 
 
@@ -110,6 +114,7 @@ def test_forms_of_a_row(line: str, ms: float) -> None:
         "step 7 | loss: 3.25 | total time: 99.5s | eta: 10.0s",
         "step 7 | loss: 3.25 | elapsed time: 99.5s",
         "in step 7 the loss was 3.25 and a step took long",
+        "[actor=<root>] step   7  loss=0.1364  reward_mean=-0.004  dt=25.6s",
         "print(f'step {step:5d} | loss: {loss:.6f} | dt: {dt*1000:.2f}ms')",
     ],
 )
@@ -118,54 +123,15 @@ def test_what_is_no_row_of_it(line: str) -> None:
     assert detected([line]) != "build_nanogpt"
 
 
-def rows(*steps: int, ms: float = 100.0, tokens: int = 65536) -> list[str]:
-    return [f"step {n:4d} | loss: 3.000000 | dt: {ms:.2f}ms | tok/sec: {tokens / ms * 1000:.2f}" for n in steps]
+@pytest.mark.parametrize("line", ["1000 tok/s/gpu", "norm 1.50 tok/sec", "tokens/sec/gpu: 1000"])
+def test_what_is_no_rate_of_the_run(line: str) -> None:
+    row = read_row(f"step 7 | loss: 3.25 | dt: 410.50ms | {line} 900.00")
+    assert row is not None
+    assert row.rate in ("", "900.00")
 
 
-def log(*parts: str | list[str]) -> str:
-    return "\n".join(line for part in parts for line in ([part] if isinstance(part, str) else part)) + "\n"
-
-
-@pytest.mark.parametrize(
-    ("line", "val"),
-    [
-        ("validation loss: 3.1078", 3.1078),
-        ("val loss 3.5919", 3.5919),
-        ("Validation Loss: 3.22 | perplexity 25.0", 3.22),
-        ("10:00:00 INFO validation loss: 3.1078", 3.1078),
-        ("validation loss: nan", math.inf),
-    ],
-)
-def test_a_validation_loss_is_of_the_row_that_follows(line: str, val: float) -> None:
-    assert losses(run_of(log(rows(248, 249), line, rows(250, 251)))) == [(250, val, 2)]
-
-
-def test_some_evaluate_after_the_row() -> None:
-    assert losses(run_of(log(rows(249, 250), "validation loss: 3.1000", rows(251)))) == [(250, 3.1, None)]
-
-
-def test_one_behind_the_last_row_is_of_the_step_after_it() -> None:
-    assert losses(run_of(log(rows(248, 249), "validation loss: 3.1000"))) == [(250, 3.1, None)]
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["step 250 | val loss: 3.1", "[step 250] val loss 3.1", "Step 250 | train loss: 3.0 | val loss: 3.1"],
-)
-def test_some_name_its_iteration(line: str) -> None:
-    assert losses(run_of(log(rows(250), line, rows(251)))) == [(250, 3.1, None)]
-
-
-def test_some_print_it_in_every_row() -> None:
-    run = run_of("".join(f"step {n} | train_loss 3.0 | val_loss 3.{n} | time 100.0 ms\n" for n in range(3)))
-    assert losses(run) == [(0, 3.0, 0), (1, 3.1, 1), (2, 3.2, 2)]
-
-
-@pytest.mark.parametrize(
-    "line", ["- Achieved **val loss: 3.22**, better than before", "the validation loss: 3.2 is what we want to see"]
-)
-def test_prose_about_a_loss_is_no_evaluation(line: str) -> None:
-    assert losses(run_of(log(rows(0, 1), line, rows(2)))) == []
+def test_the_time_of_an_evaluation_is_no_row() -> None:
+    assert read_row("val: step: 7 | loss: 3.25 | dt: 410.50ms") is None
 
 
 def test_checkpoints_that_forks_print() -> None:
@@ -201,12 +167,27 @@ def test_samples_of_several_ranks_count_the_gpus() -> None:
 def test_the_groups_of_every_rank_count_them_too() -> None:
     groups = "Num decayed parameter tensors: 50. Total decayed parameters: 124354560."
     run = run_of(log("total desired batch size: 65536", groups, groups + groups, groups, rows(0, 1)))
-    assert run.facts["gpu_count"] == Fact(4, "inferred", "trainer")
+    assert run.facts["gpu_count"] == Fact(4, "inferred", "repeated_line")
+    assert run_of(BUILD_NANOGPT).facts["gpu_count"] == Fact(1, "inferred", "unnumbered_device")
 
 
 def test_tokens_by_the_printed_rate() -> None:
     run = run_of(log(rows(0, 1, 2, ms=471.28, tokens=16384)))
     assert run.facts["tokens_per_iteration"] == Fact(16384, "inferred", "printed_rate")
+
+
+@pytest.mark.parametrize("rate", ["throughput: {} tok/s", "{} tokens/sec", "tok-sec: {}"])
+def test_tokens_by_a_rate_in_other_words(rate: str) -> None:
+    told = [
+        f"step {n} | loss: 3.0 | dt: {ms:.2f} ms | {rate.format(f'{65536 / ms * 1000:.2f}')}"
+        for n, ms in enumerate((471.28, 470.02))
+    ]
+    assert run_of(log(told)).facts["tokens_per_iteration"] == Fact(65536, "inferred", "printed_rate")
+
+
+def test_the_accumulation_in_short() -> None:
+    run = run_of(log("using device: mps", "Using gradient accum steps: 4", rows(0, 1)))
+    assert run.value("gradient_accumulation_steps") == 4
 
 
 @pytest.mark.parametrize("wrong", [1000.0, 0.1])
@@ -266,6 +247,13 @@ def test_the_log_of_losses() -> None:
     assert scores(run) == [(0, 0.247), (3, 0.248)]
     more = run_of("0 train 10.548814 ce=10.548814 aux=0.000000\n1 train 10.2 lr 6.0e-04 dt 12.0\n2 train 10.1")
     assert list(more.untimed_rows.iteration) == [0, 1]  # a last number may be cut
+
+
+def test_a_restart_in_the_log_of_losses() -> None:
+    steps = [*range(1, 40), *range(20, 60)]
+    diagnosis = diagnose(run_of("".join(f"{n} train {9 - n / 30:.6f}\n" for n in steps)))
+    (said,) = [each for each in diagnosis.findings if each.code == "restarts_untimed"]
+    assert said.numbers == {"count": 1, "lost_iterations": 20}
 
 
 def test_under_torchrun_the_number_of_gpus_is_unknown() -> None:

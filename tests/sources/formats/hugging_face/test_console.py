@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nanopace.errors import NotALog
 from nanopace.run import Run
 from nanopace.sources.formats.hugging_face.console_lines import bars, entries, seconds, step_of
-from nanopace.sources.formats.hugging_face.steps_of_epochs import steps_between_logs
+from nanopace.sources.formats.hugging_face.steps_of_epochs import Known, steps_of_logs
 from nanopace.sources.runs import open_runs
 
 from ..examples.hugging_face import EXAMPLES, bar
@@ -120,6 +120,51 @@ def test_what_a_notebook_leaves() -> None:
     assert list(run.rows.ms) == pytest.approx([2000] * 20, rel=0.08)
 
 
+def training_with_few_bars(total: int, *, per_epoch: int, killed_at: int = 0) -> str:
+    """Bars only before and after evaluations, at the end of each epoch. One evaluation was before the training."""
+    log, at_s = bar(31, 31, 8.1, "3.9it/s") + "\n", 0.0
+    for step in range(1, (killed_at or total) + 1):
+        at_s += 0.64
+        if step % 10 == 0:
+            log += f"{{'loss': 8.5, 'learning_rate': 5e-05, 'epoch': {round(step / per_epoch, 2)}}}\n"
+        if step % per_epoch == 0:
+            log += bar(step, total, at_s) + "\n" + bar(0, 31, 0) + "\n" + bar(30, 31, 8) + f"\n{' ' * 40}\n"
+            at_s += 8.5
+            log += f"{{'eval_loss': 9.1, 'eval_runtime': 8.5, 'epoch': {step / per_epoch}}}\n" + bar(step, total, at_s)
+            log += "\n" + bar(31, 31, 8.5) + "\n"
+    if killed_at:
+        return log
+    log += bar(total, total, at_s) + f"\n{{'train_runtime': {at_s:.4f}, 'epoch': {total / per_epoch}}}\n"
+    return log
+
+
+def test_an_evaluation_before_the_training() -> None:
+    (run,) = read(training_with_few_bars(1330, per_epoch=266))
+    assert list(run.rows.iteration) == list(range(10, 1331, 10))
+    assert [(each.iteration, each.ms) for each in run.evaluations] == [(266 * n, 8500) for n in range(1, 6)]
+    assert list(run.rows.ms) == pytest.approx([640] * 133, rel=0.16)
+    assert (run.value("max_iters"), run.ending) == (1330, "finished")
+
+
+def test_steps_that_may_be_others_are_not_told() -> None:
+    """It was killed after an evaluation, and an epoch is too long for its two decimals."""
+    (run,) = read(training_with_few_bars(1330, per_epoch=266, killed_at=600))
+    assert list(run.rows.iteration) == list(range(10, 531, 10))  # later ones have no time
+    with pytest.raises(NotALog, match="40 Hugging Face Trainer rows"):
+        read(training_with_few_bars(40_000, per_epoch=20_000, killed_at=400))
+
+
+def test_bars_that_are_far_between() -> None:
+    """A terminal left some bars and not all dicts: which step a dict is of cannot be said."""
+    log = ""
+    for step in range(1, 60):
+        log += (
+            f"{{'loss': 9.5, 'epoch': {round(step / 2000, 2)}}}\n" if step % 7 else bar(step, 2000, 0.3 * step) + "\n"
+        )
+    with pytest.raises(NotALog, match="51 Hugging Face Trainer rows"):
+        read(log)
+
+
 def test_a_bar_of_another_moment() -> None:
     """A terminal leaves it if a dict of another step is printed later."""
     rows = [f"{{'loss': '1.{9 - n}', 'learning_rate': '5e-05', 'epoch': '{n}'}}\n" for n in (1, 2, 3)]
@@ -199,20 +244,62 @@ def test_without_bars_the_end_tells_the_steps() -> None:
     (run,) = read("\n".join([*rows, end]) + "\n")
     assert list(run.untimed_rows.iteration) == STEPS
     assert [each.iteration for each in run.evaluations] == [40, 80, 120]
-    assert run.wall_ms == 163_500
+    assert (run.wall_ms, run.ending, run.ended_at) == (163_500, "finished", 120)
+    (twice,) = read("\n".join(each for each in [*rows, end] for _ in range(2)) + "\n")  # a callback prints them, too
+    assert (twice.untimed_rows, twice.evaluations) == (run.untimed_rows, run.evaluations)
     with pytest.raises(NotALog, match="12 Hugging Face Trainer rows, but without the progress bars"):
         read("\n".join(rows) + "\n")
 
 
+def epoch_of(step: int, batches: int, per_step: int, *, drops_rest: bool) -> float:
+    """An epoch whose batches are no multiple of a step's: its rest was dropped by versions before 4.46, and is a step
+    of its own since."""
+    steps = max(1, batches // per_step if drops_rest else -(-batches // per_step))
+    whole, rest = divmod(step, steps)
+    if rest == 0:
+        whole, rest = whole - 1, steps
+    return whole + min(1.0, rest * per_step / batches)
+
+
 @given(
-    between=st.integers(1, 500), rows=st.integers(3, 400), per_epoch=st.integers(20, 20_000), step_s=st.floats(0.05, 30)
+    between=st.integers(1, 500),
+    rows=st.integers(2, 400),
+    batches=st.integers(20, 20_000),
+    per_step=st.integers(1, 16),
+    drops_rest=st.booleans(),
+    first=st.booleans(),
+    version=st.sampled_from([4, 5]),
+    beyond=st.floats(0, 0.99),
 )
-def test_steps_between_logs_are_right_or_unknown(between: int, rows: int, per_epoch: int, step_s: float) -> None:
-    total = between * rows + between // 2
-    epochs = [str(round(between * number / per_epoch, 2)) for number in range(1, rows + 1)]
-    end = {"train_runtime": round(total * step_s, 4), "train_steps_per_second": round(1 / step_s, 3)}
-    found = steps_between_logs(epochs, {**end, "epoch": round(total / per_epoch, 2)})
-    assert found in (between, None)
+def test_steps_of_logs_are_right_or_unknown(
+    between: int, rows: int, batches: int, per_step: int, drops_rest: bool, first: bool, version: int, beyond: float
+) -> None:
+    def printed(step: int) -> str:
+        epoch = epoch_of(step, batches, per_step, drops_rest=drops_rest)
+        return str(round(epoch, 2)) if version == 4 else f"{epoch:.4g}"
+
+    total = between * rows + int(beyond * between)
+    steps = [*[1] * (first and between > 1), *range(between, between * rows + 1, between)]
+    found = steps_of_logs([printed(step) for step in steps], Known(total, total, printed(total)), total)
+    assert found in (steps, None)
+
+
+@pytest.mark.parametrize(
+    ("steps", "epochs", "known"),
+    [
+        ([*range(30, 751, 30)], 1950, Known(760, 760, "0.39")),
+        ([*range(500, 5001, 500)], 549, Known(5490, 5490, "10.0")),
+        ([1, *range(20, 1961, 20)], 1971, Known(1967.5, 1981.5, "1.0")),
+        ([1138, 2276, 3414], 1138, Known(3414, 3414, "3")),
+        ([*range(250, 501, 10)], 266, Known(532, 532, "2.0")),
+        ([10, 20], 10_000, Known(20, 20, "0.0")),
+        ([10], 100, Known(20, 20, "0.2")),
+    ],
+)
+def test_steps_of_logs(steps: list[int], epochs: int, known: Known) -> None:
+    """The last two leave more than one answer."""
+    text = [f"{step / epochs:.4g}" if known.epoch == "3" else str(round(step / epochs, 2)) for step in steps]
+    assert steps_of_logs(text, known, known.most) == (steps if len(steps) > 2 else None)
 
 
 def test_a_training_that_logs_no_loss() -> None:
@@ -269,3 +356,45 @@ def test_entries_and_their_parts() -> None:
         *(93_784, 540, 59, 3723, 123),
         *(None, None),
     ]
+
+
+def test_a_list_of_what_was_logged_before() -> None:
+    """ms-swift ends its logging.jsonl with it."""
+    entry = '{{"loss": 1.5, "epoch": {0}, "global_step/max_steps": "{1}/40", "elapsed_time": "{1}s"}}'
+    lines = [entry.format(step / 40, step) for step in range(10, 50, 10)]
+    evaluated = '{"eval_loss": 1.4, "eval_runtime": 3.5, "epoch": 1.0, "global_step/max_steps": "40/40"}'
+    history = [f'{{"loss": 1.5, "epoch": {step / 40}, "step": {step}}}' for step in range(10, 50, 10)]
+    history.append('{"eval_loss": 1.4, "eval_runtime": 3.5, "epoch": 1.0, "step": 40}')
+    end = f'{{"best_metric": 1.4, "log_history": [{", ".join(history)}]}}'
+    (run,) = read("\n".join([*lines, evaluated, end]) + "\n")
+    assert (list(run.rows.iteration), run.restarts) == ([10, 20, 30, 40], ())
+    assert sum(each.ms or 0 for each in run.evaluations) + sum(each.ms for each in run.spans) == 3500
+
+
+def swift_line(step: int, at_s: float, speed: str) -> str:
+    elapsed = f"{int(at_s) // 60}m {int(at_s) % 60}s"
+    return (
+        f'{{"loss": 1.5, "epoch": 0.1, "global_step/max_steps": "{step}/94", "elapsed_time": "{elapsed}", {speed}}}\n'
+    )
+
+
+@pytest.mark.parametrize("is_rate", [False, True])
+def test_a_mean_speed_tells_fractions_of_a_second(is_rate: bool) -> None:
+    """ms-swift's: six decimals, of which trailing zeros are missing."""
+    took = [1.012345 + 0.37 * (step % 5) for step in range(1, 95)]
+    ends = [sum(took[:step]) for step in range(1, 95)]
+    speeds = [round(step / at if is_rate else at / step, 6) for step, at in enumerate(ends, 1)]
+    key = "train_speed(iter/s)" if is_rate else "train_speed(s/it)"
+    lines = [swift_line(step, ends[step - 1], f'"{key}": {speeds[step - 1]}') for step in range(1, 95)]
+    (run,) = read("".join(lines))
+    assert list(run.rows.ms) == pytest.approx([1000 * each for each in took], abs=30)
+    assert not run.caveats
+
+
+@pytest.mark.parametrize("speed", ["'1.74'", "9.123456", "'x'", "0.0"])
+def test_a_mean_speed_that_tells_nothing(speed: str) -> None:
+    """It has four digits, or is that of something else."""
+    lines = [swift_line(step, 1.74 * step, f'"train_speed(s/it)": {speed}') for step in range(1, 95)]
+    (run,) = read("".join(lines))
+    assert sum(run.rows.ms) == pytest.approx(94 * 1740, rel=0.01)
+    assert [each.code for each in run.caveats] == ["whole_seconds"]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nanopace.diagnosis.diagnose import diagnose
 from nanopace.errors import InputError
 from nanopace.run import Run
 from nanopace.sources.formats.hugging_face import trainer_state
@@ -92,6 +94,36 @@ def test_what_a_run_took_is_known_of_one_process(
     assert told == ({"rate_with_evaluations": rate} if wall_ms else {})
 
 
+def ended(step: int, train_loss: float) -> dict[str, Any]:
+    return {"epoch": step / 40, "step": step, "train_loss": train_loss, "train_runtime": 90.0}
+
+
+def test_the_mean_step_counts_the_steps_after_the_last_row() -> None:
+    """A row every 10 steps, 29 steps: 90 s of those are 3.1 s each, not 4.5."""
+    run = read(state(row(10, 4.0), row(20, 3.0), ended(29, 3.0), max_steps=40))
+    assert (run.wall_ms, run.ended_at) == (90_000, 29)
+    (untimed,) = (each for each in diagnose(run).findings if each.code == "untimed_log")
+    assert untimed.numbers["mean_step_s"] == pytest.approx(90 / 29)
+
+
+@pytest.mark.parametrize(
+    ("losses", "train_loss", "resumed"),
+    [
+        ((4.0, 3.0, 2.0, 1.0), 2.5, False),
+        ((4.0, 3.0, 2.0, 1.0), 2.5003, False),  # steps after the last row count, too
+        ((4.0, 3.0, 2.0, 1.0), 0.75, True),  # the last 20 steps over all 40
+        ((4.0, 3.0, -2.0, 1.0), 0.75, False),  # rewards have no such sum
+        ((math.inf, 3.0, 2.0, 1.0), 0.75, False),
+    ],
+)
+def test_a_resumed_run_has_only_the_time_of_its_last_process(
+    losses: tuple[float, ...], train_loss: float, resumed: bool
+) -> None:
+    rows = [row(10 * number, loss) for number, loss in enumerate(losses, 1)]
+    run = read(state(*rows, ended(40, train_loss)))
+    assert run.wall_ms == (None if resumed else 90_000)
+
+
 @pytest.mark.parametrize("loss", ["NaN", "Infinity", '"1.5"', "1e999"])
 def test_losses_as_json_has_them(loss: str) -> None:
     run = read('{"log_history": [{"loss": ' + loss + ', "step": 1, "epoch": 1}]}')
@@ -156,3 +188,35 @@ def test_a_checkpoint_that_another_run_left_is_another_run(tmp_path: Path) -> No
         "checkpoint-60/trainer_state.json": state(*history[:6]).removesuffix("}"),  # cut: it says nothing
     }
     assert sorted(of_directory(tmp_path, states)) == [40, 100]
+
+
+def runs_in(directory: Path, files: dict[str, str]) -> list[str]:
+    for place, text in files.items():
+        (directory / place).parent.mkdir(parents=True, exist_ok=True)
+        (directory / place).write_text(text)
+    return sorted(run.name for run in open_runs(directory))
+
+
+def test_a_state_next_to_a_log_with_times_is_the_same_run(tmp_path: Path) -> None:
+    """LLaMA-Factory's and ms-swift's."""
+    losses = {step: 3.0 - step / 100.3 for step in range(10, 110, 10)}
+    states = {
+        f"checkpoint-{last}/trainer_state.json": state(*(row(at, losses[at]) for at in losses if at <= last))
+        for last in (50, 100)
+    }
+    final = {"trainer_state.json": state(*(row(at, loss) for at, loss in losses.items()), ended(100, 2.5))}
+    factory = "".join(
+        f'{{"current_steps": {at}, "total_steps": 100, "loss": {loss:.4f}, "epoch": 0.1, '
+        f'"elapsed_time": "0:00:{at // 2:02d}"}}\n'
+        for at, loss in losses.items()
+    )
+    swift = "".join(
+        f'{{"loss": {loss:.8f}, "epoch": 0.1, "global_step/max_steps": "{at}/100", "elapsed_time": "{at // 2}s"}}\n'
+        for at, loss in losses.items()
+    )
+    assert runs_in(tmp_path / "factory", states | final | {"trainer_log.jsonl": factory}) == ["trainer_log.jsonl"]
+    assert runs_in(tmp_path / "swift", states | {"logging.jsonl": swift}) == ["logging.jsonl"]
+    others = {"trainer_state.json": state(*(row(at, loss + 0.1) for at, loss in losses.items()))}
+    assert len(runs_in(tmp_path / "others", others | {"trainer_log.jsonl": factory})) == 2
+    longer = {"trainer_state.json": state(*(row(at, losses.get(at, 1.0)) for at in range(10, 210, 10)))}
+    assert len(runs_in(tmp_path / "longer", longer | {"trainer_log.jsonl": factory})) == 2

@@ -43,6 +43,53 @@ def test_rows_of_some_steps() -> None:
     assert "utilisation" not in " ".join(finding.code for finding in diagnosis.findings)
 
 
+def golf(clock_ms: dict[int, float]) -> Run:
+    rows = "".join(
+        f"step:{step}/20000 train_loss:2.5000 train_time:{ms:.0f}ms step_avg:{ms / step:.2f}ms\n"
+        for step, ms in clock_ms.items()
+    )
+    step, ms = list(clock_ms.items())[-1]
+    return read(
+        f"{HEAD}step:0/20000 val_loss:6.9357 val_bpb:4.1077 train_time:0ms step_avg:0.01ms\n{rows}"
+        f"step:{step}/20000 val_loss:2.0598 val_bpb:1.2199 train_time:{ms:.0f}ms step_avg:{ms / step:.2f}ms\n"
+        f"stopping_early: wallclock_cap train_time:{ms:.0f}ms step:{step}/20000\n"
+    )
+
+
+def test_a_trial_of_one_step_is_a_run_of_its_own() -> None:
+    row, val = (
+        "step:1/1 train_loss:9.0100 train_time:{}ms\n",
+        "step:1/1 val_loss:8.7200 val_bpb:3.9100 train_time:{}ms\n",
+    )
+    trials = [row.format(ms) + val.format(ms + 70) for ms in (674, 664)]
+    whole = "".join(f"step:{n}/500 train_loss:9.0100 train_time:{700 + 100 * n}ms\n" * 2 for n in range(1, 9))
+    runs = open_runs(io.BytesIO("".join([*trials, whole]).encode()))
+    assert [list(run.rows.iteration) for run in runs] == [[1], [1], list(range(1, 9))]
+    assert [run.rows.ms[0] for run in runs] == [744, 734, 800]
+    assert [run.facts["max_iters"].value for run in runs] == [1, 1, 500]
+
+
+def test_more_rows_of_single_steps_than_of_many() -> None:
+    """The first ten steps have rows of their own, but the two rows behind them cover 783 of the 793 steps."""
+    run = golf({**{n: 30_000 + 3000 * n for n in range(1, 11)}, 500: 60_000 + 490 * 700, 793: 60_000 + 783 * 700})
+    diagnosis = diagnose(run)
+    assert diagnosis.wall.total_s == pytest.approx(60 + 783 * 0.7)
+    assert diagnosis.step.median_ms == pytest.approx(700)
+    assert diagnosis.wall.startup_s == pytest.approx(60 - 10 * 0.7)
+    assert (run.rows_cover, run.rows_cover_shown_by) == (490, "clock")
+    assert {"log_interval", "eval_interval"} & run.facts.keys() == set()  # the last evaluation is due to the end
+
+
+def test_the_first_steps_are_no_level_of_their_own() -> None:
+    """Ten of 5,500 steps took less, and eleven rows the same: the normal step is that of the eleven."""
+    clock = {n: 88.0 * n for n in range(1, 11)} | {500 * n: 880 + 106.0 * (500 * n - 10) for n in range(1, 12)}
+    diagnosis = diagnose(run := golf(clock))
+    assert diagnosis.step.median_ms == pytest.approx(106)
+    assert [round(level.median_ms) for level in diagnosis.step.levels] == [106]
+    assert not {"level_shift", "slow_beginning", "drift"} & {each.code for each in diagnosis.findings}
+    assert run.facts["log_interval"].value == 500
+
+
 @pytest.mark.parametrize("stamp", ["", "1776143349.278 "])
 def test_the_time_of_a_rate(stamp: str) -> None:
     """Tenths of minutes would be off by 6 s."""
@@ -57,11 +104,21 @@ def test_the_time_of_a_rate(stamp: str) -> None:
     assert (run.evaluations[-1].val, run.ending) == (2.8177, "finished")
 
 
-def test_layers_that_are_repeated_are_no_other_speed() -> None:
+@pytest.mark.parametrize(
+    "event",
+    [
+        "layer_loop:enabled step:5000 frac:0.500",
+        "layer_loop:phase1 step:5000 frac:0.500",
+        "recurrence:activated step:5000 layers=[4, 5] virtual_layers:13",
+        "recurrence:activated at step 5000, virtual_layers=[0, 1, 1]",
+    ],
+)
+def test_layers_that_are_repeated_are_no_other_speed(event: str) -> None:
     rows = [
         f"step:{n}/20000 train_loss:2.5000 train_time:{43 * n + 20 * max(0, n - 5000)}ms" for n in range(200, 9000, 200)
     ]
-    rows.insert(25, "layer_loop:enabled step:5000 frac:0.500")
+    rows.insert(25, event)
+    rows.insert(40, "layer_loop:phase2 step:7900 frac:0.650")
     diagnosis = diagnose(read(HEAD + "\n".join(rows) + "\n"))
     found = {finding.code: finding.numbers for finding in diagnosis.findings}
     assert found["layers_repeated"] == {"iteration": 5000}

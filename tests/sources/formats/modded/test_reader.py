@@ -146,7 +146,8 @@ def test_evaluations_alone_tell_the_time_of_an_iteration() -> None:
     assert {"rows_cover_several", "startup_of_several"} <= codes(diagnosis)
     said = " ".join(render(diagnosis, lang="en").split())
     assert (
-        "Each row's time covers all iterations since the previous row: it comes from a clock that never stops." in said
+        "Each row's time covers all iterations since the previous row: it is the difference between two readings of "
+        "the trainer's clock." in said
     )
     assert "The first 125 iterations took 38.6 s instead of 18.8 s: compilation and warm-up." in said
 

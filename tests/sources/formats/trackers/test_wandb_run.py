@@ -83,6 +83,25 @@ def test_records_up_to_the_first_that_is_torn_or_changed(data: st.DataObject) ->
         assert len(found) >= (at - 200) // 9007 - 1
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_a_runtime_that_is_that_of_the_next_record(late: bool) -> None:
+    """As W&B 0.25 writes it. The machine slept once, which only the stamps count."""
+    took = [2.0 + 0.01 * (step % 7) + 3.0 * (step == 20) for step in range(41)]
+    ran = [sum(took[: step + 1]) for step in range(41)]
+    stamps = [1.7e9 + at + 600 * (step >= 30) for step, at in enumerate(ran)]
+    runtimes = [*ran[1:], ran[-1] + 0.5] if late else ran
+    run = read(
+        history(
+            *(
+                {"loss": 3.0, "iter": step, "_runtime": at, "_timestamp": stamp}
+                for step, (at, stamp) in enumerate(zip(runtimes, stamps, strict=True))
+            )
+        )
+    )
+    assert dict(zip(run.rows.iteration, run.rows.ms, strict=True))[20] == pytest.approx(1000 * took[20])
+    assert sum(run.rows.ms[1:]) == pytest.approx(1000 * sum(took[1:]))
+
+
 def test_the_example() -> None:
     """Its config is nanoGPT's, which defines a step's tokens."""
     run = read(EXAMPLES["wandb"])

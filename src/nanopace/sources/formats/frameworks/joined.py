@@ -14,6 +14,8 @@ _LONGEST = 3000  # characters of a row, or of a line that may contain one
 _MOST_PIECES = 6  # of a row that a terminal has wrapped
 
 _ENDED = re.compile(ENDING)
+# Part of a dataset, as HTTP libraries log it.
+_FETCH = re.compile(r"\bGET (?:https?://[^\s/]{1,100})?/datasets/\S{1,500}/resolve/", re.ASCII)
 _STAMP = re.compile(r"(?<!\d)(?:20)?\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?", re.ASCII)
 _PREFIX = 160  # characters before a row that may contain its time stamp
 _CENTURY = 2
@@ -44,6 +46,10 @@ class JoiningReader(ABC):
     def read_line(self, line: str) -> bool:
         """Read any other line. Return True if it was understood."""
 
+    def read_fetch(self) -> None:
+        """Data was fetched: the next row contains that."""
+        self._builder.fetch()
+
     def feed(self, line: str) -> bool:
         if not line or line.isspace():
             return False
@@ -65,6 +71,9 @@ class JoiningReader(ABC):
                 self._drop_open()
         if ended := _ENDED.search(line):
             self._builder.ending(ENDINGS[ended.lastgroup or ""])
+            return True
+        if "/datasets/" in line and _FETCH.search(line):
+            self.read_fetch()
             return True
         return self.read_line(line)
 

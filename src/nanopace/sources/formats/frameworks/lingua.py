@@ -99,7 +99,7 @@ class LinguaReader(JoiningReader):
                 self._end_process()
             builder.begin_process()
         elif _RELOADED.search(line):
-            builder.begin_process(fresh=False)
+            builder.begin_process()
         else:
             return False
         return True
@@ -129,7 +129,7 @@ class LinguaMetricsReader:
         at_s = self._console.stamp(str(row.get("created_at", ""))[:40])
         if (last := self._steps.last) is not None and step <= last[0]:
             self._end_process()
-            self._builder.begin_process(fresh=False)
+            self._builder.begin_process()
             last = None
         ms = self._steps.ms(int(step), at_s, 1000 * (alone_s + (_number(row, "speed/data_load_time") or 0.0)))
         if not 0 < ms < _LONGEST_MS:

@@ -26,6 +26,7 @@ from nanopace.sources.rates import printed_rate
 
 _NEARLY_ALL = 0.9  # rows with one batch size: in the others, it was still increasing
 _LEAST_ROWS = 2
+_SECOND_MS = 1000.0  # how inaccurate the difference of time stamps in whole seconds is
 
 _REAL = r"-?(?:\d{1,9}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,3})?|nan|inf)"
 _ROW = re.compile(
@@ -49,6 +50,7 @@ _VALIDATION = re.compile(
     rf".{{0,200}}?\b(?:lm[ _-])?loss value:\s{{0,4}}(?P<loss>{_REAL})",
     re.ASCII,
 )
+_BENCHMARK = re.compile(r"\bvalidation results on [^|]{1,60}\|", re.ASCII)  # zero-shot, such as LAMBADA's accuracy
 _SAVED = re.compile(r"successfully saved checkpoint (?:from|at) iteration\s{1,12}(\d{1,12})", re.ASCII)
 _TIMER = re.compile(
     r"^.{0,60}?\b(evaluate|save-checkpoint) \.{3,60}: (?:\(\d{1,12}\.\d\d, )?(\d{1,12}\.\d\d)\)?$", re.ASCII
@@ -130,12 +132,12 @@ class MegatronReader(JoiningReader):
         process, builder = self._process, self._builder
         at_s = self.stamp(text[: found.start()])
         process.last, last = (step, ms, at_s), process.last
+        first = last if process.rows == 1 else None
         process.rows += 1
         loss = _LOSS.search(columns)
         builder.fact("max_iters", int(found["total"]))
-        builder.row(
-            Row(step, _without_first(ms, step, at_s, last), nan_as_inf(float(loss[1])) if loss else None, at_s=at_s)
-        )
+        alone_ms = _without_first(first, step, ms, at_s)
+        builder.row(Row(step, alone_ms, nan_as_inf(float(loss[1])) if loss else None, at_s=at_s))
         builder.rate(step, printed_rate(columns))
         skipped = _SKIPPED.search(columns)
         if skipped and int(skipped[1]) == 1 and last is not None and step == last[0] + 1:
@@ -161,6 +163,8 @@ class MegatronReader(JoiningReader):
         builder, process = self._builder, self._process
         if found := _VALIDATION.search(line):
             self._validation(found)
+        elif _BENCHMARK.search(line):
+            self._benchmark()
         elif found := _SAVED.search(line):
             self._save()
             process.save = int(found[1])
@@ -196,6 +200,14 @@ class MegatronReader(JoiningReader):
         self._save()
         self._builder.evaluation(int(step), None, nan_as_inf(float(found["loss"])), ms=self._ms(process.evaluation_ms))
         process.evaluation_ms = None
+
+    def _benchmark(self) -> None:
+        """Its results are not comparable with a loss, but it took time."""
+        process = self._process
+        if process.last is not None:
+            self._save()
+            self._builder.evaluation(process.last[0], None, None, metric="core", ms=self._ms(process.evaluation_ms))
+            process.evaluation_ms = None
 
     def _save(self, ms: float | None = None) -> None:
         """Add the last checkpoint, with its time if that was printed."""
@@ -246,12 +258,16 @@ class MegatronReader(JoiningReader):
         self._process = _Process()
 
 
-def _without_first(ms: float, step: int, at_s: float | None, last: tuple[int, float, float | None] | None) -> float:
-    """The mean time since the previous row. If the printed one counts the first iteration again, that is removed."""
-    if last is None or last[0] != 1 or last[2] is None or at_s is None or step <= 2:
+def _without_first(first: tuple[int, float, float | None] | None, step: int, ms: float, at_s: float | None) -> float:
+    """The mean time since the previous row. If that is the first row of its process, and the time stamps show that the
+    printed mean counts its iteration again, that is removed."""
+    if first is None or first[2] is None or at_s is None or step <= first[0]:
         return ms
-    passed_ms = 1000 * (at_s - last[2])
-    rest_ms = step * ms - last[1]
-    if rest_ms > 0 and abs(passed_ms - rest_ms) < abs(passed_ms - (step - 1) * ms):
-        return rest_ms / (step - 1)
+    steps = step - first[0]
+    passed_ms, printed_ms = 1000 * (at_s - first[2]), steps * ms
+    rest_ms = printed_ms + ms - first[1]
+    precise = at_s % 1 or first[2] % 1
+    too_long = printed_ms - passed_ms > (0 if precise else _SECOND_MS)
+    if too_long and rest_ms > 0 and abs(passed_ms - rest_ms) < printed_ms - passed_ms:
+        return rest_ms / steps
     return ms

@@ -37,6 +37,7 @@ class _Printed(NamedTuple):
     at_s: float | None
     ms: float | None  # per step
     rank: int | None
+    fetched: bool  # data
 
 
 @dataclass(slots=True)
@@ -67,6 +68,7 @@ class TorchtitanReader(JoiningReader):
         super().__init__(builder, width)
         self._process = _Process()
         self._waiting: list[_Printed] = []
+        self._fetched = False  # data, since the last row
 
     def read_row(self, text: str) -> bool:
         found = lines.ROW.search(text)
@@ -106,7 +108,9 @@ class TorchtitanReader(JoiningReader):
             at_s,
             self._ms_of_step(step, rate, at_s),
             None if rank is None else int(rank[1]),
+            self._fetched,
         )
+        self._fetched = False
         process.since_s, process.since_step, process.saved_ms = at_s, step, 0.0
         process.rate.add(rate, float(found["tflops"].replace(",", "")) if found["tflops"] else None)
         self._give(printed)
@@ -140,10 +144,15 @@ class TorchtitanReader(JoiningReader):
             process.without_loss |= not process.has_loss
             self._flush()
 
+    def read_fetch(self) -> None:
+        self._fetched = True
+
     def _flush(self) -> None:
         """A row without a time gets it from the others' tokens and its rate."""
         tokens = next((each.ms * each.rate for each in reversed(self._waiting) if each.ms is not None), None)
         for row in self._waiting:
+            if row.fetched:
+                self._builder.fetch()
             ms = tokens / row.rate if row.ms is None and tokens and row.rate else row.ms
             if ms is None:
                 self._builder.untimed_row(row.step, row.loss)

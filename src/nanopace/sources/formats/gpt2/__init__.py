@@ -1,1 +1,1 @@
-"""Programs that reproduce GPT-2, and their descendants: build-nanogpt, llama2.c, llm.c, LLM.Q."""
+"""Programs that reproduce GPT-2, and their relatives: build-nanogpt, llama2.c, llm.c, LLM.Q, minGPT, makemore."""

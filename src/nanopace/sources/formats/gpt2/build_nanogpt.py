@@ -23,6 +23,7 @@ from nanopace.sources.formats.gpt2.endings import ending_of
 from nanopace.sources.formats.gpt2.next_row import NextRow
 from nanopace.sources.formats.gpt2.parameter_lines import read_groups
 from nanopace.sources.formats.gpt2.rate import StepTokens
+from nanopace.sources.formats.nanogpt_lines import mentions_validation
 from nanopace.sources.printed_numbers import nan_as_inf, to_int
 from nanopace.sources.processes.died import RANK
 
@@ -45,6 +46,7 @@ class BuildNanogptReader:
         self._one_process = False  # it says that it does not run under torchrun
         self._head: Head | None = None
         self._stamps: Stamps | None = None
+        self._line = 0  # number of the current line
         self._rows_seen = False
         self._sampling = False  # the following lines are generated text
         self._ranks = 0  # that print samples
@@ -56,6 +58,7 @@ class BuildNanogptReader:
     # --- lines -------------------------------------------------------------------------------------------------------
 
     def feed(self, line: str) -> bool:
+        self._line += 1
         if not line or line.isspace():
             return False
         if line.startswith("["):
@@ -72,6 +75,8 @@ class BuildNanogptReader:
             self._row(row, joined)
             return True
         self._broken.add(line)
+        if self._rows_seen and not self._builder.evaluations_seen and mentions_validation(line):
+            self._builder.unread(self._line, line)
         return False
 
     def feed_cut(self, line: str) -> bool:
@@ -99,9 +104,9 @@ class BuildNanogptReader:
             self._row(row, line)
         elif ("oss" in line or "OSS" in line) and (found := lines.EVALUATION.fullmatch(line)):
             self._evaluation(found["step"], found["train"], found["val"])
-        elif "wag" in line and (found := lines.HELLASWAG.search(line)):
-            self._next.evaluation(float(found[1]), metric="core")
-            self._say_what_dt_holds()
+            self._score(line)
+        elif self._score(line):
+            pass
         elif "heckpoint" in line and (found := lines.CHECKPOINT.match(line)):
             self._checkpoint(found["path"])
         elif (ending := ending_of(line)) is not None:
@@ -156,6 +161,21 @@ class BuildNanogptReader:
         elif losses[1] is not None:
             self._next.evaluation(losses[1], train=losses[0])
 
+    def _score(self, line: str) -> bool:
+        """HellaSwag's, alone or beside a validation loss."""
+        found = lines.HELLASWAG.search(line) if "wag" in line else None
+        if found is None:
+            return False
+        score = float(found["score"]) / (100 if found["percent"] else 1)
+        if score > 1:
+            return False
+        if found["step"] is not None:
+            self._builder.evaluation(int(found["step"]), None, score, metric="core")
+        else:
+            self._next.evaluation(score, metric="core")
+        self._say_what_dt_holds()
+        return True
+
     def _checkpoint(self, path: str | None) -> None:
         named = lines.STEP_OF_PATH.search(path or "")
         if named is None:
@@ -207,7 +227,7 @@ class BuildNanogptReader:
         self._builder.fact("device", device)
         self._one_process = not several
         if device == "cuda" and not several:
-            self._builder.fact("gpu_count", 1, "inferred", "trainer")
+            self._builder.fact("gpu_count", 1, "inferred", "unnumbered_device")
 
     def _begin_process(self, *, fresh: bool | None = None) -> None:
         if self._rows_seen and self._head is None:
@@ -234,6 +254,6 @@ class BuildNanogptReader:
         if self._ranks > 1:
             self._builder.fact("gpu_count", self._ranks)
         elif self._tokens_printed and self._groups_printed > 1:  # one rank prints the tokens, all print the groups
-            self._builder.fact("gpu_count", self._groups_printed, "inferred", "trainer")
+            self._builder.fact("gpu_count", self._groups_printed, "inferred", "repeated_line")
         elif self._tokens_printed and not self._one_process:
             self._builder.caveat("gpus_unknown")

@@ -17,6 +17,7 @@ from nanopace.sources.rates import printed_rate
 
 _REAL = r"-?(?:\d{1,9}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?|nan|inf)"
 _LONGEST_TAIL = 300  # characters of a row after its loss
+_LONGEST_WORD = 16  # characters before its step
 
 HEAD = re.compile(
     rf"""(?<![\w-])step\s{{0,8}}[:=\#]?\s{{0,8}}(?P<step>\d{{1,12}})(?P<total>\s{{0,4}}/\s{{0,4}}\d{{1,12}})?\s{{0,12}}
@@ -34,24 +35,37 @@ _BARE_TIME = re.compile(rf"[|,]\s{{0,8}}{_NUMBER}\s{{0,2}}(?P<unit>ms)(?![A-Za-z
 _OTHER_TIME = re.compile(
     r"(?i:total|train|elapsed|eta|remaining|wall|eval|val)[\s_]{0,2}$"
 )  # before the word: not of a step
-_RATE = re.compile(
-    r"tok(?:en)?s?[\s_]{0,2}(?:/|per)[\s_]{0,2}s(?:ec(?:ond)?)?\s{0,2}[:=]?\s{0,4}"
-    r"(?P<rate>\d[\d,]{0,20}(?:\.\d{1,20})?)\s?(?P<thousands>[km](?![a-z]))?",
-    re.IGNORECASE | re.ASCII,
+_REWARD = re.compile(r"\breward", re.IGNORECASE)  # of reinforcement learning, by another trainer
+_PER_SECOND = r"tok(?:en)?s?[\s_]{0,2}(?:/|per|-)[\s_]{0,2}s(?:ec(?:ond)?)?"
+_TOKENS = r"(?P<rate>\d[\d,]{0,20}(?:\.\d{1,20})?)\s?(?P<thousands>[km](?![a-z]))?"
+_VALUE = r"\s{0,2}[:=]?\s{0,4}"  # between a name and its value
+_RATE = re.compile(rf"{_PER_SECOND}{_VALUE}{_TOKENS}", re.IGNORECASE | re.ASCII)
+_RATE_AND_UNIT = re.compile(
+    rf"(?<![\d.,]){_TOKENS}\s{{0,2}}{_PER_SECOND}(?![\w/]|{_VALUE}\d)", re.IGNORECASE | re.ASCII
 )
 _MFU = re.compile(r"\bmfu[\s:=]{0,4}(\d{1,3}(?:\.\d{1,6})?)\s?%", re.IGNORECASE | re.ASCII)
-_VAL = r"(?:val(?:idation)?|test|eval)[\s_]loss\s{0,2}[:=]?\s{0,4}"
-_VAL_IN_ROW = re.compile(rf"{_VAL}({_REAL})(?![\w.])", re.IGNORECASE | re.ASCII)
-# The complete line must match, so that prose about a loss does not.
+_VALIDATION = r"(?:val(?:idation)?|test|eval(?:uation)?)"
+_VAL_IN_ROW = re.compile(rf"{_VALIDATION}[\s_]loss{_VALUE}({_REAL})(?![\w.])", re.IGNORECASE | re.ASCII)
+# Before a step: no row of training.
+_OF_VALIDATION = re.compile(rf"\b{_VALIDATION}\W{{1,4}}$", re.IGNORECASE | re.ASCII)
+_LINE_START = r"[^A-Za-z]{0,48}(?:(?:INFO|DEBUG|root|main)\b[^A-Za-z]{0,24}){0,3}"
+_STEP = r"step\W{0,8}(?P<step>\d{1,12})(?:\s{0,4}/\s{0,4}\d{1,12})?\W{1,6}"
+# "validation loss: 6.1", "step 250 | val loss 6.1", "val: step: 250 | loss: 6.1": the word comes first or just before
+# the loss. The complete line must match, so that prose about a loss does not.
 EVALUATION = re.compile(
-    rf"""[^A-Za-z]{{0,48}}(?:(?:INFO|DEBUG|root|main)\b[^A-Za-z]{{0,24}}){{0,3}}
-    (?:step\W{{0,4}}(?P<step>\d{{1,12}})(?:\s{{0,4}}/\s{{0,4}}\d{{1,12}})?\W{{1,6}}
-        (?:train(?:ing)?[\s_]loss\W{{0,3}}(?P<train>{_REAL})\W{{1,6}})?)?
-    (?:final\s)?{_VAL}(?P<val>{_REAL})\s{{0,80}}(?:[|,(].{{0,400}})?""",
+    rf"""{_LINE_START}(?P<of_validation>{_VALIDATION}\W{{1,4}})?
+    (?:{_STEP}(?:train(?:ing)?[\s_]loss\W{{0,3}}(?P<train>{_REAL})\W{{1,6}})?)?
+    (?:final\s)?(?:{_VALIDATION}[\s_|:/]{{1,3}}|(?(of_validation)|(?!)))loss{_VALUE}
+    (?P<val>{_REAL})\s{{0,80}}(?:[|,(].{{0,400}})?""",
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
+# "HellaSwag accuracy: 2510/10042=0.25" anywhere; without the fraction only as a line, or a column, of its own.
 HELLASWAG = re.compile(
-    r"\bhellaswag(?:\s+acc(?:uracy)?)?\s{0,2}:\s{0,4}\d{1,9}/\d{1,9}\s{0,2}=\s{0,2}(\d\.\d{1,9})", re.IGNORECASE
+    rf"""(?:(?P<apart>^{_LINE_START}(?:{_STEP})?|[|,;]\s{{0,4}})|\b)
+    hellaswag(?:[\s_|:]{{1,3}}acc(?:uracy)?(?:_norm)?)?{_VALUE}
+    (?:\d{{1,9}}\s?/\s?\d{{1,9}}\s{{0,2}}=\s{{0,2}}|(?(apart)|(?!)))
+    (?P<score>\d{{1,3}}\.\d{{1,9}})\s?(?P<percent>%)?(?(apart)\s{{0,80}}(?:$|[|,;(]))""",
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
 SAMPLE = re.compile(r"\brank (\d{1,4}) sample \d{1,4}:", re.ASCII)
 CHECKPOINT = re.compile(
@@ -62,7 +76,9 @@ CHECKPOINT = re.compile(
 STEP_OF_PATH = re.compile(r"_0{0,8}(\d{1,12})\.\w{2,12}$", re.ASCII)
 
 BATCH = re.compile(r"total desired batch size:?\s{0,4}(\d[\d,]{0,20})", re.IGNORECASE | re.ASCII)
-ACCUMULATION = re.compile(r"gradient accumulation steps:?\s{0,4}(\d{1,9})\b", re.IGNORECASE | re.ASCII)
+ACCUMULATION = re.compile(
+    r"\bgrad(?:ient)?[\s_]accum(?:ulation)?[\s_]steps:?\s{0,4}(\d{1,9})\b", re.IGNORECASE | re.ASCII
+)
 DEVICE = re.compile(r"\busing device: (cuda|mps|cpu)(:\d{1,3})?(?![\w:])", re.IGNORECASE | re.ASCII)
 STARTS = re.compile(
     r"\bloaded \d{1,15} tokens|\bfound \d{1,9} shards for (?:the )?split train", re.IGNORECASE | re.ASCII
@@ -99,11 +115,14 @@ def read_row(text: str) -> Printed | None:
         # llm.c has a total and no colon, modded-nanogpt a total and no mark; without either, it may be any sentence.
         if not (head["colon"] and head["mark"]) and (head["total"] or not (head["colon"] or head["mark"])):
             continue
+        if _OF_VALIDATION.search(text, max(0, head.start() - _LONGEST_WORD), head.start()):
+            continue
         following = HEAD.search(text, at, at + _LONGEST_TAIL)
         stop = following.start() if following else min(len(text), at + _LONGEST_TAIL)
-        if (time := _time_in(text, at, stop)) is None:
+        if (time := _time_in(text, at, stop)) is None or _REWARD.search(text, at, stop):
             continue
-        rate, mfu = _RATE.search(text, at, stop), _MFU.search(text, at, stop)
+        rate = _RATE.search(text, at, stop) or _RATE_AND_UNIT.search(text, at, stop)
+        mfu = _MFU.search(text, at, stop)
         val = _VAL_IN_ROW.search(text, at, stop)
         return Printed(
             start=head.start(),

@@ -22,11 +22,14 @@ _TIME = (
     r"|[|,]\s{0,8}(?=\S{1,32}\s?ms))\d{1,12}(?:\.\d{1,20})?\s{0,4}(?:ms|s(?:ecs?|econds)?)(?![A-Za-z/])"
 )
 
+_MAKEMORE = rf"step \d{{1,12}} \| loss {_REAL} \| step time \d{{1,12}}\.\d{{2}}ms(?!\s{{0,8}}[|,])"  # no further column
+
 BUILD_NANOGPT = LogFormat(
     name="build_nanogpt",
     trainer="build-nanogpt",
     reader=f"{_HERE}.build_nanogpt:BuildNanogptReader",
-    row=rf"{_STEP}{_BEFORE_LOSS}{_LOSS}.{{0,200}}?{_TIME}",
+    # A row with a reward is reinforcement learning.
+    row=rf"(?!{_MAKEMORE}){_STEP}{_BEFORE_LOSS}{_LOSS}(?!.{{0,200}}\breward).{{0,200}}?{_TIME}",
     header=r"total desired batch size:?\s{0,4}\d|=> calculated gradient accumulation steps:|^HellaSwag accuracy: \d",
     words=("step", "Step", "STEP", "total desired batch size", "gradient accumulation steps", "HellaSwag accuracy"),
     row_words=("loss", "Loss", "LOSS"),
@@ -36,9 +39,13 @@ BUILD_NANOGPT = LogFormat(
         r"gradient accumulation",
         r"HellaSwag acc",
     ),
-    row_start=r"(?<![\w-])[sS]tep\s{0,8}[:=#]?\s{0,8}(\d{1,12})(?:\s{0,4}/\s{0,4}\d{1,12})?\s{0,12}(?:[|,]|with\b|[lL]oss)",
+    # An evaluation looks similar: "step 20 | val loss 7.1", "step 20 | loss 7.2 | val loss 7.1", "eval | step 20".
+    row_start=r"(?<![\w-])(?<!val: )(?<!val \| )[sS]tep\s{0,8}[:=#]?\s{0,8}(\d{1,12})(?:\s{0,4}/\s{0,4}\d{1,12})?"
+    r"\s{0,12}(?:(?:[|,]{1,2}|with\b)\s{0,12})?(?:[tT]rain(?:ing)?[\s_]{0,4})?[lL]oss\b"
+    r"(?![^a-z]{1,40}[vV]al(?:idation)?[\s_][lL]oss[\s:=]{0,8}[\d.]{1,24}\s{0,8}$)",
     row_time="iteration_or_all",
     gpt2_shape=True,
+    stops_before_max_iters=True,
 )
 
 BUILD_NANOGPT_LOG = LogFormat(
@@ -67,6 +74,30 @@ LLAMA2C = LogFormat(
     ends_at_max_iters=True,
 )
 
+MINGPT = LogFormat(
+    name="mingpt",
+    trainer="minGPT",
+    reader=f"{_HERE}.mingpt:MingptReader",
+    row=rf"\biter_dt \d{{1,12}}\.\d{{1,6}}ms; iter \d{{1,12}}: train loss {_REAL}(?![\w.])",
+    words=("iter_dt ",),
+    row_start=r"\biter_dt [\d.]{1,20}ms; iter (\d{1,12}): train loss ",
+    row_contains_evaluation=False,
+    compiles=False,
+)
+
+MAKEMORE = LogFormat(
+    name="makemore",
+    trainer="makemore",
+    reader=f"{_HERE}.makemore:MakemoreReader",
+    row=rf"(?<![\w-]){_MAKEMORE}",
+    header=r"^dataset determined that: vocab_size=\d",
+    words=(" | step time ", "dataset determined that: "),
+    row_start=r"(?<![\w-])step (\d{1,12}) \| loss \S{1,24} \| step time ",
+    row_contains_evaluation=False,
+    compiles=False,
+    stops_before_max_iters=True,
+)
+
 _LLMC_STEP = r"step(?<![\w-]step)\s{1,8}\d{1,12}"  # plain letters first: searched five times as fast
 LLMC = LogFormat(
     name="llmc",  # the CUDA and the C program
@@ -84,6 +115,7 @@ LLMC = LogFormat(
     gpt2_shape=True,
     ends_at_max_iters=True,
     compiles=False,
+    stops_before_max_iters=True,
 )
 
 LLMC_PYTHON = LogFormat(
@@ -98,6 +130,7 @@ LLMC_PYTHON = LogFormat(
     row_start=r"(?<![\w-])(?:step\s{1,8}|iteration )(\d{1,12})(?:/\d{1,12} \| train loss|, loss:)",
     gpt2_shape=True,
     ends_at_max_iters=True,
+    stops_before_max_iters=True,
 )
 
 LLMC_LOG = LogFormat(
@@ -138,7 +171,7 @@ LLMQ_JSON = LogFormat(
 )
 
 FORMATS: tuple[LogFormat, ...] = (
-    *(BUILD_NANOGPT, BUILD_NANOGPT_LOG, LLAMA2C),
+    *(BUILD_NANOGPT, BUILD_NANOGPT_LOG, LLAMA2C, MINGPT, MAKEMORE),
     *(LLMC, LLMC_PYTHON, LLMC_LOG),
     *(LLMQ, LLMQ_JSON),
 )

@@ -10,16 +10,18 @@ from __future__ import annotations
 from nanopace.errors import NotALog
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.hugging_face.console_lines import Bar, Cut, bars, entries, seconds, step_of, total_steps
-from nanopace.sources.formats.hugging_face.entries import MOST_S, ValidationSet, tell_rate
+from nanopace.sources.formats.hugging_face.entries import MOST_S, CountedTokens, ValidationSet, tell_rate, without_steps
 from nanopace.sources.formats.hugging_face.matching import Logged, Matching
 from nanopace.sources.formats.hugging_face.progress import Progress
-from nanopace.sources.formats.hugging_face.steps_of_epochs import steps_between_logs
+from nanopace.sources.formats.hugging_face.steps_of_epochs import Known, end_of
+from nanopace.sources.formats.hugging_face.swift_clock import SwiftClock
 from nanopace.sources.formats.hugging_face.told import Told
-from nanopace.sources.scalars import to_count, to_number
+from nanopace.sources.scalars import to_number
 
 _WIPED = 20  # blanks that tqdm prints to erase a bar
 _MOST_BARS = 64  # of different lengths, to remember
 _CAME_DOWN = 0.1  # of the highest learning rate
+_TELLING = 3  # keys of a dict that another one is not equal to by chance
 _END = ("train_runtime", "train_steps_per_second")
 
 
@@ -35,10 +37,14 @@ class ConsoleReader:
         self._matching = Matching(self._tell)
         self._cut = Cut()
         self._validation = ValidationSet()
+        self._swift_clock = SwiftClock()
+        self._tokens = CountedTokens(builder)
         self._processes = 1
         self._wiped = 0  # bars since the last one was painted
         self._end: dict[str, object] = {}  # what a process printed last
         self._over = False  # the process has ended, and no other has started
+        self._another = False  # one has ended, and the next has no bar yet
+        self._last: dict[str, object] = {}  # dict
         self._rates: list[float] = []  # the highest learning rate, and the last one
 
     def feed(self, line: str) -> bool:
@@ -69,6 +75,8 @@ class ConsoleReader:
         self._conclude()
         if any(each.loss is not None for each in self._matching.waiting):
             self._without_bars()
+        if self._matching.lost and self._told.nothing:
+            raise without_steps(self._builder.name, self._matching.lost)
         if self._end and self._told.nothing:
             raise NotALog(
                 "{path}: a Hugging Face Trainer run that logged no loss; there is nothing to explain",
@@ -111,6 +119,9 @@ class ConsoleReader:
             self._matching.resolve(progress)
 
     def _log(self, entry: dict[str, object], before: Bar | None) -> None:
+        if entry == self._last and len(entry) >= _TELLING and not self._bars:
+            return  # printed twice: by the Trainer, and by a callback
+        self._last = entry
         if any(key in entry for key in _END) and "loss" not in entry:
             self._ended(entry)
             return
@@ -124,7 +135,7 @@ class ConsoleReader:
             self._forget()
         epoch = str(entry.get("epoch", ""))
         if self._training is None:
-            chosen = self._choose(total, finished=loss is not None, begun=epoch != "0" and not other)
+            chosen = self._choose(total, begun=epoch != "0" and not other)
             if chosen is not None:
                 self._follow(chosen)
         bars = self._bars.values()
@@ -133,18 +144,24 @@ class ConsoleReader:
             self._builder.evaluation(0, None, evaluated[0], ms=evaluated[1])  # before training and its clock started
             return
         training = self._training
+        if training is not None and evaluated is not None and evaluated[1] is not None:
+            training.evaluated(evaluated[1] / 1000)
         if training is not None or total is not None:
             self._builder.fact("max_iters", total or (training.total if training else 0))
         near = before.step if before is not None and training is not None and before.total == training.total else None
         elapsed_s = seconds(entry.get("elapsed_time"))
         if elapsed_s is None and training is None:
             elapsed_s = to_number(entry.get("train_runtime"))  # present if tokens are counted; four digits
+        fine_s = self._swift_clock.read(entry, step, elapsed_s)
         shown = training.step if training is not None else -1
-        tokens = to_count(entry.get("num_input_tokens_seen"))
+        tokens = self._tokens.read(entry)
         rate = to_number(entry.get("learning_rate"))
         if rate is not None:
             self._rates = [max(rate, *self._rates[:1]) if self._rates else rate, rate]
-        self._matching.add(Logged(epoch, loss, evaluated, step, near, elapsed_s, shown, tokens, rate), training)
+        at_s = elapsed_s if fine_s is None else fine_s
+        self._matching.add(
+            Logged(epoch, loss, evaluated, step, near, at_s, fine_s is not None, shown, tokens, rate), training
+        )
 
     def _ended(self, entry: dict[str, object]) -> None:
         """The last dict of a process. Its bar may be drawn once more, at its end."""
@@ -154,40 +171,48 @@ class ConsoleReader:
 
     def _conclude(self) -> None:
         """This process is over: all its dicts are there, even late ones."""
-        training = self._training or self._choose(None, finished=True)
+        if self._training is None and (chosen := self._choose(None, ended=self._over)) is not None:
+            self._follow(chosen)
+        training = self._training
         if training is not None:
             finished = self._over and training.step >= training.total
-            self._matching.settle(training, (training.total, str(self._end.get("epoch", ""))) if finished else None)
-            if not self._matching.waiting:
+            total, epoch = training.total, str(self._end.get("epoch", ""))
+            self._matching.settle(training, Known(total, total, epoch) if finished else None)
+            if not self._matching.lost:
                 self._told.rows_of_bar(training)  # a training shorter than logging_steps logs no loss
         self._told.flush()
+        if training is not None and (hidden := training.hides_time) is not None:
+            self._builder.drop_times()
+            self._builder.caveat("bar_hides_time", bar_s=hidden[0], gap_s=hidden[1])
         if self._over:
             self._builder.ending("finished")
 
     def _forget(self) -> None:
         self._conclude()
         self._bars.clear()
-        self._training, self._over = None, False
+        self._training, self._over, self._another = None, False, True
 
     def _follow(self, training: Progress) -> None:
         self._training = training
-        if self._end:
+        if self._another:
             self._begin_process()
+        self._builder.fact("max_iters", training.total)
 
     def _begin_process(self) -> None:
+        self._another = False
         self._told.restart()
         self._matching.begin_process()
         self._processes += 1
 
-    def _choose(self, total: int | None, *, finished: bool, begun: bool = True) -> Progress | None:
-        """The training's progress bar, which may have `finished`. Bars of evaluations have not run as long, once the
-        training has `begun`."""
+    def _choose(self, total: int | None, *, begun: bool = True, ended: bool = False) -> Progress | None:
+        """The training's progress bar. Bars of evaluations have not run as long, once the training has `begun`. Before
+        it has `ended`, a bar at its end is that of an earlier evaluation."""
         named = self._bars.get(total or self._announced or -1)
         if named or not begun:
             return named
         bars = [*self._bars.values()]
         running = [each for each in bars if each.step < each.total]
-        return max(running or bars if finished else running, key=lambda each: each.elapsed_s, default=None)
+        return max(running or bars if ended else running, key=lambda each: each.elapsed_s, default=None)
 
     # --- interpreting ------------------------------------------------------------------------------------------------
 
@@ -196,10 +221,9 @@ class ConsoleReader:
             return
         if step == 0 and to_number(logged.epoch):
             return  # it resumed, and the bar did not show from where
-        if logged.tokens and step and logged.tokens % step == 0:
-            self._builder.fact("tokens_per_iteration", logged.tokens // step)
-        else:
-            self._builder.drop_fact("tokens_per_iteration")  # they differ between steps
+        if logged.loss is not None:
+            self._tokens.add(step, logged.tokens)
+            self._tokens.tell()
         training = self._training
         at_s = logged.at_s
         if at_s is None and training is not None:
@@ -208,26 +232,15 @@ class ConsoleReader:
         if logged.evaluated is not None:
             self._told.evaluation(step, *logged.evaluated)
         else:
-            self._told.row(step, at_s, logged.loss)
+            self._told.row(step, at_s, logged.loss, has_fractions=logged.has_fractions)
             self._builder.rate(step, logged.rate)
 
     def _without_bars(self) -> None:
         """Derive the steps from the epochs and the end, if these leave no doubt. The rate at the end uses max_steps,
         even if training stopped early; only a decayed learning rate shows that it did not."""
-        waiting = self._matching.waiting
-        rows = [each.epoch for each in waiting if each.loss is not None]
         came_down = bool(self._rates) and self._rates[-1] <= _CAME_DOWN * self._rates[0]
-        between = steps_between_logs(rows, self._end) if came_down else None
-        if between is None:
-            raise NotALog(
-                "{path}: {count} Hugging Face Trainer rows, but without the progress bars that carry steps and "
-                "times; try the same run's trainer_state.json",
-                path=self._builder.name,
-                count=len(rows),
-            )
-        step = 0
-        for logged in waiting:
-            step += between if logged.loss is not None else 0
-            self._tell(logged, step)
-        waiting.clear()
+        end = end_of(self._end) if came_down else None
+        self._matching.settle(None, end)
         self._told.flush()
+        if end is not None:
+            self._builder.ending("finished", round((end.least + end.most) / 2))

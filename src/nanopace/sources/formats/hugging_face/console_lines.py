@@ -19,7 +19,7 @@ _LONGEST_ENTRY = 16_000  # characters
 
 _BAR = re.compile(
     r"\d{1,3}%(?:\|[^|\r\n]{0,400}\|)?\s{1,4}(\d{1,12})/(\d{1,12}) \[(\d{1,6}(?::\d\d){1,2})<"
-    r"[^\]{}]{0,60}?(?:s/it|it/s)"
+    r"[^\]{}]{0,60}?(?:\b(\d{1,9}(?:\.\d{1,4})?)|\?)(s/it|it/s)"
 )
 _DESCRIBED = re.compile(r"[\w)]\s{0,3}:$")  # before a bar: not "[rank0]:"
 _OF_TRAINING = re.compile(r"(?i:train(?:ing)?)\s{0,3}:$")
@@ -35,6 +35,7 @@ class Bar(NamedTuple):
     total: int
     elapsed_s: float
     at: int  # where it ends in its line
+    step_s: float | None = None  # its estimate of what a step takes: a mean of the last few
 
 
 def bars(line: str) -> Iterator[Bar]:
@@ -48,14 +49,21 @@ def bars(line: str) -> Iterator[Bar]:
         if not _DESCRIBED.search(before) or _OF_TRAINING.search(before):
             elapsed_s = seconds(found[3])
             if elapsed_s is not None:
-                yield Bar(int(found[1]), int(found[2]), elapsed_s, end)
+                rate = float(found[4] or 0)
+                step_s = None if not rate else rate if found[5] == "s/it" else 1 / rate
+                yield Bar(int(found[1]), int(found[2]), elapsed_s, end, step_s)
 
 
 def entries(line: str) -> Iterator[tuple[int, dict[str, object]]]:
-    """The dicts in a line, each with its position. The Trainer adds an epoch to whatever it logs."""
+    """The dicts in a line, each with its position. The Trainer adds an epoch to whatever it logs.
+
+    Those in a list are no news: it is the `log_history` of what was logged before, which ms-swift writes at the end.
+    """
     if "{" not in line:
         return
     for found in _ENTRY.finditer(line):
+        if line[max(0, found.start() - 4) : found.start()].rstrip().endswith(("[", "},")):
+            continue
         text = line[found.start() : found.start() + _LONGEST_ENTRY]
         text = text[: text.find("}") + 1]
         entry: dict[str, object] = {each[2]: each[4] if each[3] else each[5] for each in _PAIR.finditer(text)}

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from nanopace.sources.formats.hugging_face.progress import Progress
-from nanopace.sources.formats.hugging_face.steps_of_epochs import Epochs
+from nanopace.sources.formats.hugging_face.steps_of_epochs import Epochs, Known, steps_of_logs
 
 
 class Logged(NamedTuple):
@@ -31,9 +31,18 @@ class Logged(NamedTuple):
     step: int | None = None  # that it names
     near: int | None = None  # of the bar just before it in its line
     at_s: float | None = None  # that it names
+    has_fractions: bool = False  # of a second
     shown: int = -1  # the step of the bar when it was printed
     tokens: int | None = None  # of all steps so far
     rate: float | None = None
+
+
+def _is_row(logged: Logged) -> bool:
+    return logged.loss is not None
+
+
+def _is_evaluation(logged: Logged) -> bool:
+    return logged.evaluated is not None
 
 
 class Matching:
@@ -41,11 +50,14 @@ class Matching:
 
     def __init__(self, tell: Callable[[Logged, int], None]) -> None:
         self.waiting: deque[Logged] = deque()
+        self.lost = 0  # rows whose step is not known
         self._epochs = Epochs()
+        self._rows: deque[int] = deque(maxlen=3)  # the steps of the last rows
         self._tell = tell
 
     def begin_process(self) -> None:
         self._epochs = Epochs()
+        self._rows.clear()
 
     def add(self, logged: Logged, training: Progress | None) -> None:
         self.waiting.append(logged)
@@ -61,18 +73,41 @@ class Matching:
                 return
             self._pop(step)
 
-    def settle(self, training: Progress, end: tuple[int, str] | None) -> None:
-        """No more bars will come. The remaining dicts get their steps from the epochs or from what the bar showed.
-        `end`: the last step and its epoch, if training reached its end."""
-        if end is not None and not self._epochs.last_step:
-            self._epochs.add(*end)
+    def settle(self, training: Progress | None, end: Known | None) -> None:
+        """No more bars will come. The remaining dicts get their steps from the epochs. `end`: the last step, if
+        training reached its end."""
+        if training is not None and training.counts:
+            self.resolve(training)
+        if known := end or self._epochs.last:
+            self._place(known, known.most if training is None else training.total)
         self.resolve(training)
         while self.waiting:
             logged = self.waiting[0]
-            step = self._step_of(logged, training) or self._epochs.step_of(logged.epoch) or max(0, logged.shown)
-            if not step:
-                return
-            self._pop(step)
+            step = self._step_of(logged, training)
+            if not step and _is_row(logged):
+                step = self._next_row(logged.epoch)
+            elif not step and _is_evaluation(logged):  # its time counts, even if its step is not certain
+                step = self._epochs.step_of(logged.epoch) or max(0, logged.shown)
+            if step:
+                self._pop(step)
+            else:
+                self.lost += _is_row(self.waiting.popleft())
+
+    def _next_row(self, epoch: str) -> int | None:
+        """The step of a row, if those before it were evenly spaced and its epoch agrees."""
+        if len(self._rows) < 3:
+            return None
+        first, second, third = self._rows
+        step = 2 * third - second
+        return step if third - second == second - first and self._epochs.allow(step, epoch) else None
+
+    def _place(self, known: Known, most: float) -> None:
+        """Name the steps of the waiting dicts that follow from their epochs, one known step and the last one."""
+        for kind in (_is_row, _is_evaluation):
+            of_kind = [number for number, each in enumerate(self.waiting) if each.step is None and kind(each)]
+            steps = steps_of_logs([self.waiting[number].epoch for number in of_kind], known, most)
+            for number, step in zip(of_kind, steps or (), strict=False):
+                self.waiting[number] = self.waiting[number]._replace(step=step)
 
     def _learn(self, painted: int) -> None:
         """There are more dicts than bars, so some were lost. The last bar follows the last dict."""
@@ -101,7 +136,7 @@ class Matching:
         if step is not None and step <= training.step:
             return step
         later = self.waiting[1].shown if len(self.waiting) > 1 else -1
-        in_turns = not training.last_painted_again and 0 < logged.shown < later
+        in_turns = not training.last_painted_again and not self.lost and 0 < logged.shown < later
         return logged.shown if in_turns and self._epochs.allow(logged.shown, logged.epoch) else None
 
     def _in_order(self, logged: Logged, training: Progress) -> int | None:
@@ -117,4 +152,6 @@ class Matching:
     def _pop(self, step: int) -> None:
         logged = self.waiting.popleft()
         self._epochs.add(step, logged.epoch)
+        if _is_row(logged):
+            self._rows.append(step)
         self._tell(logged, step)

@@ -13,6 +13,10 @@ from collections import deque
 from nanopace.sources.formats.hugging_face.console_lines import Bar
 
 _MOST_POINTS = 200_000
+_FORGOTTEN = 20  # steps after which a bar's estimate of what a step takes no longer contains an earlier pause
+_FEWEST_GAPS = 3  # between bars, that show the same
+_MUCH_LONGER = 2.0  # than the estimate
+_MOST_GAPS = 1000
 
 
 class Progress:
@@ -29,6 +33,20 @@ class Progress:
         self._other_shown = False  # another bar, of an evaluation, is shown below this one
         self._steps: list[int] = []
         self._ends_s: list[float] = []
+        self._gaps: deque[tuple[float, float]] = deque(maxlen=_MOST_GAPS)  # seconds per step: estimated, and passed
+        self._evaluated_s = 0.0  # since the last bar
+
+    @property
+    def hides_time(self) -> tuple[float, float] | None:
+        """What a step takes by the bar's estimate, and what passed per step between bars, if that is much more: then
+        something other than training takes most of the time, between all rows."""
+        gaps = sorted(self._gaps, key=lambda gap: gap[1] / gap[0])
+        middle = gaps[(len(gaps) - 1) // 2] if len(gaps) >= _FEWEST_GAPS else (1.0, 1.0)
+        return middle if middle[1] > _MUCH_LONGER * middle[0] else None
+
+    def evaluated(self, seconds: float) -> None:
+        """An evaluation took that long, which is no step's time."""
+        self._evaluated_s += seconds
 
     @property
     def expects_dicts(self) -> bool:
@@ -61,11 +79,20 @@ class Progress:
             self.last_painted_again = bar.step
         self._erased = self._any_erased = False
         if bar.step > self.step or bar.elapsed_s > self.elapsed_s:  # the same step later: it was evaluated
+            self._compare(bar)
             self._steps.append(bar.step)
             self._ends_s.append(bar.elapsed_s)
             if len(self._steps) > _MOST_POINTS:
                 del self._steps[::2], self._ends_s[::2]
         self.step, self.elapsed_s = bar.step, bar.elapsed_s
+
+    def _compare(self, bar: Bar) -> None:
+        """The bar's estimate with the time since the last one."""
+        steps, passed_s = bar.step - max(0, self.step), bar.elapsed_s - self.elapsed_s
+        left_s = max(0.0, passed_s - self._evaluated_s)
+        self._evaluated_s = max(0.0, self._evaluated_s - passed_s)
+        if steps >= _FORGOTTEN and bar.step_s:
+            self._gaps.append((bar.step_s, left_s / steps))
 
     def ended_s(self, step: int) -> float | None:
         """When a step ended, interpolated between bars; None if the bar had not come that far."""

@@ -35,14 +35,16 @@ class Told:
     def nothing(self) -> bool:
         return not self._any
 
-    def row(self, step: int, at_s: float | None, loss: float | None) -> None:
+    def row(self, step: int, at_s: float | None, loss: float | None, *, has_fractions: bool = False) -> None:
         self._evaluate_early(step)
         self._has_rows = self._any = True
         if at_s is None:
             self._builder.untimed_row(step, loss)
             return
+        self._clock.set_resolution(0.0 if has_fractions else 1.0)
         self._clock.row(step, at_s, loss)
-        self._builder.caveat("whole_seconds")
+        if not has_fractions:
+            self._builder.caveat("whole_seconds")
 
     def evaluation(self, step: int, val: float | None, ms: float | None) -> None:
         if not self._has_rows:

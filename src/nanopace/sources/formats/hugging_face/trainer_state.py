@@ -8,15 +8,17 @@ occurs once, at the end. Durations of evaluations are always known. People also 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from math import inf
 
 from nanopace.errors import InputError, Message, NotALog
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.formats.hugging_face.entries import MOST_S, ValidationSet, tell_rate
+from nanopace.sources.formats.hugging_face.entries import MOST_S, CountedTokens, ValidationSet, tell_rate
 from nanopace.sources.running_clock import RunningClock
 from nanopace.sources.scalars import to_count, to_number
 
 MOST_BYTES = 256 << 20
+_OF_ALL_STEPS = 0.98  # of the losses of all rows: a mean below that leaves some of them out
 
 
 class TrainerStateReader:
@@ -26,10 +28,14 @@ class TrainerStateReader:
         self._builder = builder
         self._validation = ValidationSet()
         self._clock = RunningClock(builder)
+        self._tokens = CountedTokens(builder)
+        self._knows_tokens = False  # of each step
         self._runtime = 0.0
         self._rows = 0
         self._evaluation_ms = 0.0
         self._ends: list[dict[str, object]] = []  # the last entries of each process
+        self._last = 0  # step of the last row
+        self._losses: float | None = 0.0  # the sum of the losses of all steps; None if they cannot be added
 
     def read(self, chunks: Iterable[bytes]) -> None:
         data = bytearray()
@@ -50,10 +56,13 @@ class TrainerStateReader:
         if not self._rows:
             raise NotALog("{path}: its log_history has no loss; there is nothing to explain", path=self._builder.name)
         self._clock.flush()
+        if not self._knows_tokens:
+            self._tokens.tell()
         if self._ends:
-            self._builder.ending("finished")
+            self._builder.ending("finished", to_count(self._ends[-1].get("step")))
         # The duration of a run with several processes is unknown: a resumed run only has the time of its last process.
-        runtime = to_number(self._ends[0]["train_runtime"]) if len(self._ends) == 1 else None
+        alone = len(self._ends) == 1 and not self._is_resumed(self._ends[0])
+        runtime = to_number(self._ends[0]["train_runtime"]) if alone else None
         if runtime is not None and self._evaluation_ms <= 1000 * runtime < 1000 * MOST_S:
             self._builder.wall_ms(1000 * runtime)
             tell_rate(self._builder, self._ends[0], self._evaluation_ms)
@@ -64,7 +73,7 @@ class TrainerStateReader:
             steps = to_count(found.get("max_steps"))
             if steps:
                 self._builder.fact("max_iters", steps)
-            self._tokens(to_count(found.get("num_input_tokens_seen")), to_count(found.get("global_step")))
+            self._exactly(to_count(found.get("num_input_tokens_seen")), to_count(found.get("global_step")))
         elif (step := to_count(found.get("step"))) is not None:
             self._entry(step, found)
         return None
@@ -73,6 +82,7 @@ class TrainerStateReader:
         loss, runtime = to_number(entry.get("loss")), to_number(entry.get("train_runtime"))
         if loss is not None:
             self._row(step, loss, runtime)
+            self._tokens.add(step, self._tokens.read(entry))
             self._builder.rate(step, to_number(entry.get("learning_rate")))
         if (evaluated := self._validation.read(entry)) is not None:
             val, ms = evaluated
@@ -83,6 +93,10 @@ class TrainerStateReader:
 
     def _row(self, step: int, loss: float, runtime: float | None) -> None:
         self._rows += 1
+        if self._losses is not None:
+            adds_up = 0 < loss < inf and step >= self._last
+            self._losses = self._losses + loss * (step - self._last) if adds_up else None
+        self._last = step
         if runtime is None:
             self._builder.untimed_row(step, loss)
             return
@@ -91,10 +105,19 @@ class TrainerStateReader:
         self._runtime = runtime
         self._clock.row(step, runtime, loss)
 
-    def _tokens(self, tokens: int | None, steps: int | None) -> None:
+    def _is_resumed(self, end: Mapping[str, object]) -> bool:
+        """Whether an earlier process did a part of the steps. The mean loss that is printed at the end divides the
+        losses of the last process by the steps of all."""
+        mean, steps = to_number(end.get("train_loss")), to_count(end.get("step"))
+        if not mean or not steps or not self._losses:
+            return False
+        return mean * steps < _OF_ALL_STEPS * self._losses
+
+    def _exactly(self, tokens: int | None, steps: int | None) -> None:
         """Tokens per step, if all steps can have had the same number."""
         if tokens and steps and tokens % steps == 0:
             self._builder.fact("tokens_per_iteration", tokens // steps)
+            self._knows_tokens = True
 
 
 def _reason(error: Exception) -> str:

@@ -27,7 +27,10 @@ _COMPLETE = re.compile(r"(?<!\S)(?:train_time|t):\d[\d.]{0,25}m?s(?:\s|$)")
 _MINUTES_OFF = 0.06  # the printed minutes have one decimal
 
 STOPPED = re.compile(r"^(?:\d[\d.]{0,20} )?stopping_early: wallclock_cap train_time: ?(\d{1,15})ms")
-LAYERS_REPEATED = re.compile(r"^(?:\d[\d.]{0,20} )?layer_loop:enabled step:(\d{1,12})(?!\d)")
+LAYERS_REPEATED = re.compile(
+    r"^(?:\d[\d.]{0,20} )?(?:layer_loop: ?(?:enabled|phase\d{1,2})|(?:depth_)?recurrence: ?activated)(?: at)? step:? ?"
+    r"(\d{1,12})(?!\d)"
+)
 STOPPED_AT = re.compile(r" step: ?(\d{1,12})/\d{1,12}")
 
 

@@ -55,6 +55,8 @@ class ModdedReader:
         self._cards: list[str] = []  # from nvidia-smi, one per GPU
         self._head: dict[str, int | str] = {}  # facts from the lines before the rows
         self._stepped = False  # a row has been read since the head began
+        self._last_row: Printed | None = None  # that is no evaluation
+        self._layers_repeated = False
         self._evaluated: dict[int, float | None] = {}  # by step: the clock at each evaluation of this process
 
     def feed(self, line: str) -> bool:
@@ -79,8 +81,10 @@ class ModdedReader:
         clock = self._clock
         if self._is_repeated(row):
             return
-        if not self._stepped or row.step < clock.step:
+        if not self._stepped or row.step < clock.step or self._is_of_another(row):
             self._begin_process(row)
+        if not row.is_evaluation:
+            self._last_row = row
         if row.at_ms is None:
             if not row.is_evaluation:
                 self._builder.untimed_row(row.step, row.loss)
@@ -101,6 +105,12 @@ class ModdedReader:
         known = row.is_evaluation and self._stepped and row.step in self._evaluated
         return known and row.step <= self._clock.step and self._evaluated[row.step] == row.at_ms
 
+    def _is_of_another(self, row: Printed) -> bool:
+        """Whether it is another first step: a trial of one step came before it."""
+        last = self._last_row
+        begins = row.step == self._clock.step <= 1 and not row.is_evaluation
+        return begins and last is not None and (row.of, row.at_ms) != (last.of, last.at_ms)
+
     def _begin_process(self, row: Printed) -> None:
         again = self._stepped
         fresh = row.step <= 1 or (again and self._is_from_start(row))
@@ -108,7 +118,7 @@ class ModdedReader:
         if again or fresh:
             self._builder.begin_process(fresh=fresh or None)
         self._clock.begin(max(0, row.step - 1) if again and not fresh else 0)
-        self._stepped, self._in_code = True, False
+        self._stepped, self._in_code, self._layers_repeated = True, False, False
         self._evaluated.clear()
         self._tell_facts(row.of)
 
@@ -143,7 +153,9 @@ class ModdedReader:
             self._builder.ending("finished")
             return True
         if (repeated := LAYERS_REPEATED.match(line)) is not None:
-            self._builder.caveat("layers_repeated", iteration=int(repeated[1]))
+            if not self._layers_repeated:  # it may happen in several phases
+                self._layers_repeated = True
+                self._builder.caveat("layers_repeated", iteration=int(repeated[1]))
             return True
         if (ended := _ENDED.search(line)) is not None:
             self._clock.finish()

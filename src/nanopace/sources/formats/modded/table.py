@@ -15,7 +15,7 @@ MODDED = LogFormat(
     header=r"^Running [Pp]y[Tt]orch \d\S{0,60} compiled for CUDA",
     words=("step:", "compiled for CUDA"),
     anchors=(r"step:\d", r"compiled for CUDA \d"),
-    row_start=r"(?<!\w)step:(\d{1,12})/\d{1,12} (?!val_loss)",
+    row_start=rf"(?<!\w)step:(\d{{1,12}})/\d{{1,12}} (?!val_loss)(?={_FIELDS}(?:train_time|t):\d)",  # some print others
     row_contains_evaluation=False,
     row_loss="micro-batch",  # the last one of the first GPU
     row_time="clock",

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from nanopace.errors import NotALog
 from nanopace.run import Metric
 from nanopace.sources.build import RunBuilder
+from nanopace.sources.formats.trackers.late_runtimes import in_time
 from nanopace.sources.formats.trackers.names import (
     find_rate,
     find_runtime,
@@ -37,12 +38,15 @@ class History:
     def __init__(self) -> None:
         self.names: dict[str, bool] = {}  # whether a series is kept
         self._times = array("d")  # of each record; nan if unknown
+        self._stamps = array("d")  # the same, by W&B's other clock
         self._records: dict[str, array[int]] = {}
         self._values: dict[str, array[float]] = {}
 
     def add(self, at_s: float | None, values: Mapping[str, float | None]) -> None:
         record = len(self._times)
+        stamp_s = values.get("_timestamp")
         self._times.append(math.nan if at_s is None else at_s)
+        self._stamps.append(math.nan if stamp_s is None else stamp_s)
         for name, value in values.items():
             if name not in self.names and len(self.names) < _MOST_NAMES:
                 self.names[name] = is_wanted(name)
@@ -54,6 +58,7 @@ class History:
         """Pass rows and evaluations to the builder, in the order of their times. `starts_s`: when training began."""
         if not self._times:
             return  # nothing has been logged yet
+        self._times = in_time(self._times, self._stamps)
         points = {name: len(values) for name, values in self._values.items()}
         train, validation = find_train(points), find_validation(points)
         steps = None if train is None else find_steps(points, train)
