@@ -126,8 +126,12 @@ def test_stalls_are_to_be_found(make_diagnosis: Any) -> None:
     finding = advise(run_of(), make_diagnosis(wall={"stall_s": 100.0}, findings=[periodic]))[0]
     assert (finding.code, finding.numbers) == ("find_the_stall", {"interval": 250})
     assert (finding.saves_s, finding.saves_share) == (100.0, 0.05)
+    part = Finding("periodic_stalls", {"interval": 250, "total_s": 60.0})
+    assert advise(run_of(), make_diagnosis(wall={"stall_s": 100.0}, findings=[part]))[0].saves_s == 60.0
     assert advise(run_of(), make_diagnosis(wall={"stall_s": 100.0}))[0].numbers == {"interval": None}
     assert codes(advise(run_of(), make_diagnosis(wall={"stall_s": 10.0}))) == ["nothing_to_change"]
+    short = make_diagnosis(wall={"stall_s": 0.9, "total_s": 9.0})
+    assert "find_the_stall" not in codes(advise(run_of(), short)), "nobody searches an hour for that"
 
 
 def test_no_interval_shows_what_a_stopped_clock_hides(make_diagnosis: Any) -> None:

@@ -26,6 +26,8 @@ NULLABLE = {
     ("checkpoint_unknown", "predicted_s"),
     *((code, end) for code in ("checkpoint_measured", "checkpoint_stamped") for end in CHECKPOINT_INTERVAL),
     ("mfu_zero", "achieved_tflops"),
+    ("evaluations_outside_clock", "timed"),
+    ("evaluations_outside_clock", "timed_s"),
     ("loss_noise", "accumulation"),
     ("find_the_stall", "interval"),
     ("overfitting", "gap_trend"),

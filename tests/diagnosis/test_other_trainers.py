@@ -87,8 +87,10 @@ def test_who_cannot_compile_or_does_is_not_told_to(compiles: bool, known: bool |
     run = Run("log", "other", Rows([Row(0, 1.0)]), nanogpt_knobs=False, compiles=compiles, facts=facts)
     for code in ("utilisation_half_idle", "utilisation_mostly_idle"):
         assert ("compile" in said(run, Finding(code, {"card": 0.1, "card_name": "H100"}))) == mentioned
-    startup = said(run, Finding("startup_compile", {"iteration": 0, "total_s": 9.0, "step_s": 1.0}))
-    assert ("compilation" in startup) == compiles
+    numbers = {"iteration": 0, "total_s": 9.0, "step_s": 1.0, "evaluation_s": 3.0, "compile_s": 5.0}
+    for code in ("startup_compile", "startup", "startup_bounded", "startup_together", "startup_unsplit"):
+        startup = said(run, Finding(code, numbers))
+        assert ("compilation" in startup) == (compiles and known is not False), "where it is off, nothing was compiled"
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ NOT_IN_TEXT_LOGS: Mapping[str, str] = {
     "compare_arrival_equal_bits": "a ledger, which counts bytes",
     "compare_other_vocabulary": "another vocabulary; none is built here",
     "compare_vocabulary_inferred": "another vocabulary; none is built here",
+    "compare_other_token_length": "losses in bits per byte; no log of nanoGPT has them",
     "compare_other_metric": "losses in two units; none are built here",
 }
 
@@ -193,6 +194,12 @@ def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
 @check("compare_loss_uncertain", "compare_arrival_uncertain")
 def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
     """Evaluations after the lowest loss of a curve that turns up say nothing about the noise before."""
+    if said.get("at_most_s") is not None:
+        first = pair.named(said["later"]).curve[0][1]
+        return None if first <= said["target_loss"] + 1e-9 else f"its first evaluation is {first}"
+    if said.get("run") is not None:
+        first_iteration = pair.named(said["run"]).moments[0][0]
+        return None if first_iteration >= said["iteration"] else f"its log starts at {first_iteration}"
     most = min(len(truth.curve) for truth in (pair.a, pair.b))
     for truth in (pair.a, pair.b):
         vals = [val for _, val in truth.curve]

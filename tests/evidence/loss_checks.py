@@ -27,6 +27,17 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     )
 
 
+@check("restarts_untimed")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    ends = {process: max(row.iteration for row in truth.told if row.process < process) for process in truth.resumed}
+    lost = sum(max(0, ends[process] - at + 1) for process, at in truth.resumed.items())
+    return first_of(
+        "the rows have times" if d.timed else None,
+        exactly("count", said["count"], len(truth.resumed)),
+        exactly("lost_iterations", said["lost_iterations"] or 0, lost),
+    )
+
+
 @check("training_loss_course")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     """Means of the first and the last rows; they have those rows' scatter, since the loss falls among them."""

@@ -23,7 +23,7 @@ RUNS, PAIRS = 120, 30
 # Every other finding is about time or speed, or needs a trainer that prints more.
 OF_LOSS = {
     *("untimed_log", "training_loss_course", "loss_spikes", "loss_noise", "overfitting", "gap_grows", "best_not_saved"),
-    *("loss_diverged", "forecast", "calm_the_loss"),
+    *("loss_diverged", "forecast", "calm_the_loss", "restarts_untimed"),
 }
 OF_LOSSES = {
     *("compare_untimed", "compare_both_untimed", "compare_data_unknown", "compare_loss_tokens", "compare_risen"),

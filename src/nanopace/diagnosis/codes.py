@@ -42,10 +42,12 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "rate_per_gpu": ("per_gpu", "gpus", "total"),  # printed tokens per second; gpus and total may be None
     "rate_wrong": ("printed", "tokens", "training_s", "rate"),  # tokens per second at the end; rate: the right value
     "iterations_are_micro_batches": ("per_step",),
+    "bar_hides_time": ("bar_s", "gap_s"),  # per step: as the progress bar estimates it, and as it moved on
     "whole_seconds": (),  # the log's times have no fractions
     "rate_with_evaluations": ("printed", "evaluation_s", "runtime_s"),  # printed: steps per second
     "tracked_series": ("train", "validation"),  # the tracker's series that is each loss; validation may be None
     # For a log without step times. total_s may be None, and so may mean_step_s, which leaves out evaluations.
+    "seconds_as_ms": ("batch", "printed_ms", "step_s"),
     "untimed_log": ("rows", "total_s", "mean_step_s"),
     # --- slow rows
     "evaluation_rows": ("slow", "rows", "interval", "each_s", "overhead_s", "overhead_share"),  # interval may be None
@@ -75,9 +77,11 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "hidden_unpriced": ("hidden", "count"),  # none is visible, so the cost is unknown
     "hidden_in_doubt": ("hidden", "count", "low_s", "high_s"),  # the few rows with a save are in doubt
     "evaluation_with_samples": ("trainer",),  # its evaluations include more
-    "evaluations_outside_clock": ("count",),  # this trainer stops its clock for evaluations
+    # This trainer stops its clock for evaluations: `count` have no time, `timed` a printed one (None: all have none).
+    "evaluations_outside_clock": ("count", "timed", "timed_s"),
     "periodic_stalls": ("rows", "interval", "each_s", "total_s", "total_share"),
     "stalls": ("rows", "largest_s", "iteration", "total_s", "total_share"),
+    "fetch_stalls": ("rows", "largest_s", "iteration", "total_s", "total_share", "fetch_share"),  # of all rows
     "long_events": ("count", "total_s", "largest_s", "iteration"),  # evaluations and checkpoints outside the rows
     "uneven_rows": ("rows", "normal_rows", "excess_share", "total_s"),
     "level_shift": _SHIFT,
@@ -96,6 +100,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "faster_at_the_end": _FIFTHS,
     "no_plain_row": ("rows",),  # each contains an evaluation or the start-up, so the step time is unknown
     "restarts": ("count", "lost_iterations", "lost_s"),
+    "restarts_untimed": ("count", "lost_iterations"),  # in a log without times; None if none was repeated
     "suspended": ("count", "suspended_s"),  # the machine slept
     "data_stalls": ("count", "total_s", "total_share", "largest_s", "iteration"),  # reported by the trainer
     "rollbacks": ("count", "failed_at", "iteration", "lost_iterations", "lost_s"),  # from and to, for the last
@@ -155,7 +160,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "overfitting": ("gap", "gap_trend", "train_steps", "best_val", "best_val_iteration", "last_val"),
     "gap_grows": ("gap", "gap_trend", "train_steps"),  # while the validation loss is still at its best
     "best_not_saved": ("best_val", "best_val_iteration"),
-    "loss_diverged": ("iteration",),
+    "loss_diverged": ("iteration", "first"),  # first: the same iteration if no loss before it is finite, else None
     "forecast": ("iteration", "loss", "low", "high"),
     "final_loss": ("iteration", "loss", "low", "high"),  # at the end of the learning rate's schedule
     "forecast_withheld": (),  # the trend would be too high: the learning rate falls
@@ -188,14 +193,16 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "compare_overall": ("faster", "slower", "faster_overall_tokens_per_s", "slower_overall_tokens_per_s"),  # by step
     "compare_stretch": ("run", "first_iteration", "last_iteration", "ratio"),  # ratio: to its normal step
     "compare_time_share": ("run", "phase", "time_share"),
-    "compare_data_unknown": (),  # the comparison of losses only holds if the data is the same
+    # The comparison of losses only holds if the data is the same; target_metric: if it is in bits per byte alone.
+    "compare_data_unknown": ("target_metric",),
     "compare_loss_tokens": ("better", "worse", "tokens", "better_loss", "worse_loss"),
     "compare_loss_iterations": ("better", "worse", "iteration", "better_loss", "worse_loss"),
     "compare_crossover": ("early", "late", "crossover_s"),
     "compare_crossover_best": ("early", "late", "crossover_s"),  # the later leader's loss has risen since
     "compare_leads_time": ("leader", "follower", "at_s", "leader_loss", "follower_loss"),
     "compare_loss_equal": ("better_loss", "worse_loss"),  # at the end of the stretch they share; within noise
-    "compare_loss_uncertain": ("better_loss", "worse_loss"),  # too few evaluations to know their noise
+    # Too few evaluations to know their noise; or, with a run, that run's losses before its log starts are unknown.
+    "compare_loss_uncertain": ("better_loss", "worse_loss", "run", "iteration"),
     "compare_risen": ("run", "best_val", "best_val_iteration", "last_val"),
     "compare_loss_unknown": (),
     "compare_other_metric": ("a_metric", "b_metric"),  # bits per byte and nats
@@ -203,12 +210,14 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "compare_other_tokenizer": (),  # likewise for losses per token
     "compare_other_vocabulary": ("a_vocabulary", "b_vocabulary"),
     "compare_vocabulary_inferred": ("a_vocabulary", "b_vocabulary"),  # from the losses before the first step
+    "compare_other_token_length": ("a_token_bytes", "b_token_bytes"),  # loss over bits per byte: tokens or text differ
     "compare_other_corpus": (),  # same name, different tokens
     "compare_sooner": (*_SOONER, "sooner_ratio", "sooner_tokens", "later_tokens"),
     "compare_sooner_iterations": (*_SOONER, "sooner_ratio", "sooner_iterations", "later_iterations"),  # tokens unknown
     "compare_arrival_equal": (*_SOONER, "loss_error"),
-    "compare_arrival_same": _SOONER,
-    "compare_arrival_uncertain": _SOONER,  # too few evaluations to know their noise
+    "compare_arrival_same": (*_SOONER, "target_metric"),  # only if not the losses are compared, but bits per byte
+    # Too few evaluations to know their noise; or, with at_most_s, the first evaluation of the later one is below it.
+    "compare_arrival_uncertain": (*_SOONER, "target_metric", "at_most_s"),
     "compare_sooner_bits": (*_SOONER, "sooner_ratio"),  # target_loss: in bits per byte, because the tokens differ
     "compare_arrival_equal_bits": (*_SOONER, "loss_error"),
     # What a run that is not over will have at the last evaluation of the other, which is; loss: with its 80% interval.

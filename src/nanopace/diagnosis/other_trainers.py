@@ -47,13 +47,14 @@ def _compile(run: Run, _finding: Finding) -> More | None:
 
 
 def _never_compiles(run: Run, _finding: Finding) -> More | None:
-    return None if run.compiles else {}
+    """For trainers without compilation, and for runs whose log says that it is off."""
+    return None if run.compiles and run.value("compile") is not False else {}
 
 
 def _peak_of_log(run: Run, _finding: Finding) -> More | None:
-    """For trainers that print their own peak, which is not the same for every card."""
+    """For logs that show their own peak, which is not the same for every card."""
     peak = run.facts.get("printed_peak_tflops")
-    return {} if peak is not None and peak.origin == "log" else None
+    return {} if peak is not None and (peak.origin == "log" or peak.because == "printed_mfu") else None
 
 
 def _missing(run: Run, finding: Finding) -> More | None:
@@ -70,7 +71,8 @@ def _missing(run: Run, finding: Finding) -> More | None:
 
 
 _MORE: Mapping[str, Callable[[Run, Finding], More | None]] = {
-    **dict.fromkeys(("startup_compile", "startup_of_several"), _never_compiles),
+    **dict.fromkeys(("startup_compile", "startup_of_several", "startup"), _never_compiles),
+    **dict.fromkeys(("startup_bounded", "startup_together", "startup_unsplit"), _never_compiles),
     **dict.fromkeys(("hidden_evaluations", "align_log_interval", "hidden_unpriced"), _own_knobs),
     **dict.fromkeys(("checkpoint_unknown", "memory_spill", "ended_out_of_memory"), _own_knobs),
     "no_plain_row": _no_plain_row,

@@ -18,7 +18,7 @@ from nanopace.run import Ending, Fact, GpuUse, Metric, Sample, Stage
 JSON_VERSION = 1
 WIDE = 0.2  # show an interval that is wider than this share of its figure
 
-Cause = Literal["compile", "evaluation", "checkpoint", "restart", "periodic", "stall"]
+Cause = Literal["compile", "evaluation", "checkpoint", "restart", "periodic", "data", "stall"]
 Basis = Literal["measured", "stamps", "upper_bound", "unknown"]  # stamps: from the time stamps of the log lines
 Verdict = Literal["near_limit", "good", "power_limited", "half_idle", "mostly_idle", "above_peak"]
 ForecastBasis = Literal["trend", "schedule"]  # a fitted a + b * iteration^-c; or the law of loss/final_loss.py
@@ -71,7 +71,7 @@ class Step(Record):
     first_fifth_ms: float | None = None  # median of the first fifth of the plain rows; None for fewer than ten
     last_fifth_ms: float | None = None
     low_ms: float | None = None  # a tenth of the normal rows are at or below this ...
-    high_ms: float | None = None  # ... and a tenth are above this
+    high_ms: float | None = None  # ... and a tenth are above this; None if the clock's resolution may explain both
 
 
 class SlowRow(Record):
@@ -135,7 +135,7 @@ class Restarts(Record):
 
     count: int
     lost_iterations: int
-    lost_s: float | None  # repeated iterations, and start-ups after the first; None if the log has no times
+    lost_s: float | None  # repeated iterations, and start-ups after the first; None if the log does not show it
 
 
 class Wall(Record):

@@ -20,6 +20,7 @@ from nanopace.diagnosis.time.faults import find_faults, loss_fault_findings, mem
 from nanopace.diagnosis.time.gpu_use import gpu_findings
 from nanopace.diagnosis.time.rows import find_pace
 from nanopace.diagnosis.time.time_findings import conflicts, ending_findings
+from nanopace.diagnosis.time.time_left import iterations_left
 from nanopace.diagnosis.time.wall_time import Clock
 from nanopace.record import replace
 from nanopace.run import Evaluation, Run
@@ -38,8 +39,11 @@ def diagnose_untimed(run: Run) -> Diagnosis:
     throughput = _throughput(run, wall, steps)
     faults = find_faults(run, _NO_CLOCK)
     loss, loss_findings = describe_loss(run)
-    limit, last = run.number("max_iters"), run.untimed_rows.last_iteration[-1]
-    remaining = None if limit is None else max(0, int(limit) - last)
+    restarts = Restarts(
+        len(run.restarts), sum(max(0, each.reached - each.iteration + 1) for each in run.restarts), None
+    )
+    limit = run.number("max_iters")
+    remaining = None if limit is None else iterations_left(run, int(limit), run.untimed_rows)
     return Diagnosis(
         source=describe_source(run),
         facts=run.facts,
@@ -48,14 +52,12 @@ def diagnose_untimed(run: Run) -> Diagnosis:
         evaluations=costs.evaluations,
         checkpoints=costs.checkpoints,
         startup=None,
-        restarts=Restarts(
-            len(run.restarts), sum(max(0, each.reached - each.iteration + 1) for each in run.restarts), None
-        ),
+        restarts=restarts,
         wall=wall,
         ahead=Ahead(
             seconds_per_1000=None,
             max_iters=None if limit is None else int(limit),
-            remaining_iterations=0 if run.ending == "finished" else remaining,
+            remaining_iterations=remaining,
             eta_s=None,
         ),
         throughput=throughput,
@@ -65,6 +67,7 @@ def diagnose_untimed(run: Run) -> Diagnosis:
         findings=(
             *reading_findings(run),
             Finding("untimed_log", {"rows": run.untimed_rows.lines, **_told(run, wall, steps)}),
+            *_restarted(restarts),
             *ending_findings(run),
             *conflicts(run),
             *memory_findings(faults),
@@ -117,7 +120,7 @@ def _evaluation_s(evaluations: tuple[Evaluation, ...]) -> float | None:
 def _steps(run: Run) -> int | None:
     """The number of steps done, if the log starts at the beginning. Trainers count from 0 or from 1."""
     first, last = run.untimed_rows.iteration[0], run.untimed_rows.last_iteration[-1]
-    last = max(last, *(each.iteration for each in run.evaluations[-1:]), 0)
+    last = max(last, *(each.iteration for each in run.evaluations[-1:]), run.ended_at or 0)
     if run.restarts or run.rollbacks or first > max(1, log_interval(run) or 1):
         return None
     return last + 1 if first == 0 else last
@@ -143,6 +146,13 @@ def _told(run: Run, wall: Wall, steps: int | None) -> dict[str, float | None]:
     apart = wall.evaluation_s is not None or not run.evaluations
     mean_s = wall.unknown_s / steps if wall.unknown_s and steps and apart else None
     return {"total_s": wall.total_s, "mean_step_s": mean_s}
+
+
+def _restarted(restarts: Restarts) -> list[Finding]:
+    if not restarts.count:
+        return []
+    repeated = restarts.lost_iterations or None
+    return [Finding("restarts_untimed", {"count": restarts.count, "lost_iterations": repeated})]
 
 
 def _course(run: Run) -> list[Finding]:

@@ -117,3 +117,17 @@ def test_either_way_round(first: list[tuple[float, float]], second: list[tuple[f
     assert back.crossover == (None if there.crossover is None else pytest.approx(there.crossover))
     assert len(there.points) <= 12
     assert align(a, a).leader in ("tie", None)
+
+
+def test_a_bend_is_no_noise() -> None:
+    """Eight evaluations of a smooth curve, as modded-nanogpt's have: what line misses is bend, not scatter."""
+    xs = tuple(250.0 * k for k in range(1, 9))
+    smooth = Curve(xs, tuple(3.0 + 60 * x**-0.6 for x in xs))
+    assert smooth.noise is not None
+    assert smooth.noise < 0.002, "lines between neighbours say 0.006"
+    assert Curve(xs[:7], smooth.ys[:7]).noise is None, "too few to tell"
+    scattered = Curve(xs, tuple(y + 0.03 * (-1) ** k for k, y in enumerate(smooth.ys)))
+    assert scattered.noise is not None
+    assert scattered.noise > 0.02
+    ahead = Curve(xs, tuple(y - 0.02 for y in smooth.ys))
+    assert align(smooth, ahead).leader == "b"

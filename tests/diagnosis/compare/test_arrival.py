@@ -309,3 +309,42 @@ def test_one_that_was_there_before_its_first_step_has_no_ratio(make_diagnosis: A
     tuned = make_diagnosis(curve=[(0, 0.0, 2.0), (10, 10.0, 1.9)])
     arrival = arrived(make_diagnosis(curve=[(0, 0.0, 5.0), (10, 10.0, 3.0)]), tuned)
     assert (arrival.b.seconds, arrival.ratio, arrival.sooner) == (0.0, None, None)
+
+
+def test_what_the_first_steps_compile_is_start_up_where_the_clock_stops_for_evaluations(tmp_path: Path) -> None:
+    """modded-nanogpt evaluates before the first step and compiles in it; until 2025, its clock began anew after the
+    tenth."""
+
+    def modded(name: str, *first_ms: int) -> Diagnosis:
+        clock_ms, lines = 0, [f"step:0/60 val_loss:{10.8:.4f} train_time:0ms step_avg:nanms"]
+        for step in range(1, 61):
+            clock_ms += first_ms[step - 1] if step <= len(first_ms) else 200
+            lines.append(f"step:{step}/60 train_time:{clock_ms}ms step_avg:{'nan' if step < 13 else 200}ms")
+            clock_ms = 0 if step == 10 else clock_ms
+            if step % 10 == 0:
+                lines.append(f"step:{step}/60 val_loss:{8 - step / 10:.4f} train_time:{clock_ms}ms step_avg:200.00ms")
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+        return read(tmp_path / name)
+
+    slow, quick = modded("slow.txt", 960_000, 2_900), modded("quick.txt")
+    assert slow.wall.total_s == pytest.approx(60 * 0.2 + 959.8 + 2.7, rel=0.01)
+    assert [moment.seconds for moment in training_curve(slow)][1:] == pytest.approx([2, 4, 6, 8, 10, 12], abs=0.25)
+    found = arrive(slow, quick)
+    assert found is not None
+    assert found.ratio == pytest.approx(1.0, abs=0.03)
+
+
+def test_a_first_evaluation_below_the_goal_only_bounds_the_time(make_diagnosis: Any) -> None:
+    falls = [(1000 * k, 100.0 * k, 4 - 0.1 * k) for k in range(1, 11)]
+
+    def said(a: list[tuple[int, float, float]], b: list[tuple[int, float, float]]) -> list[Finding]:
+        runs = (make_diagnosis(name=name, curve=curve) for name, curve in (("a.log", a), ("b.log", b)))
+        return [each for each in compare(*runs).findings if "arrival" in each.code or "sooner" in each.code]
+
+    (unclear,) = said(falls, [(20_000, 4000.0, 2.9)])
+    assert (unclear.code, unclear.numbers["later"], unclear.numbers["at_most_s"]) == (
+        *("compare_arrival_uncertain", "b.log"),
+        4000.0,
+    )
+    assert [each.code for each in said(falls, [(9_000, 500.0, 2.5)])] == ["compare_sooner_iterations"]
+    assert said(falls, [(9_000, 995.0, 2.5)]) == [], "it may have been there long before"

@@ -8,6 +8,7 @@ import pytest
 from nanopace.diagnosis.compare.attribution import attribute, changes, effect_of, known_in_one
 from nanopace.diagnosis.comparison import Change, Settling
 from nanopace.diagnosis.result import Diagnosis
+from nanopace.record import replace as replace_record
 from nanopace.run import Fact
 
 BASE = {
@@ -124,3 +125,21 @@ def test_a_single_difference_is_not_credited_where_a_run_is_silent(make_diagnosi
     a = make_diagnosis(knobs=BASE | {silent: 1})
     b = make_diagnosis(knobs=BASE | {"n_embd": 768})
     assert [each.code for each in attribute(a, b, changes(a, b)).findings] == ["compare_known_differ"]
+
+
+def test_a_setting_does_not_cause_what_it_cannot_change(make_diagnosis: Any) -> None:
+    """nanochat's experiments: max_iters differs a little, but one model is larger and takes twice as long."""
+
+    def said(parameters: float, median_ms: float, **other: Any) -> list[str]:
+        knobs = BASE | {"max_iters": 1680, "dropout": 0.0}
+        a = make_diagnosis(knobs=knobs, tokens=262_144, median_ms=220.0)
+        b = make_diagnosis(knobs=knobs | other, tokens=262_144, median_ms=median_ms)
+        a = replace_record(a, model=replace_record(a.model, parameters=125.8e6))
+        b = replace_record(b, model=replace_record(b.model, parameters=parameters))
+        return [each.code for each in attribute(a, b, changes(a, b)).findings]
+
+    assert said(125.8e6, 222.0, max_iters=1700) == ["compare_one_knob"]
+    assert said(125.8e6, 430.0, max_iters=1700) == ["compare_known_differ"], "the schedule does not slow steps down"
+    assert said(144.7e6, 220.0, max_iters=1700) == ["compare_known_differ"], "nor does it add parameters"
+    assert said(144.7e6, 430.0, batch_size=32) == ["compare_known_differ"], "nor does a batch"
+    assert said(144.7e6, 430.0, n_layer=14) == ["compare_one_knob"]

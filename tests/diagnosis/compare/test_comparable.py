@@ -8,7 +8,7 @@ import pytest
 
 from nanopace.diagnosis.compare.comparable import why_incomparable
 from nanopace.diagnosis.compare.compare import compare
-from nanopace.diagnosis.result import Finding
+from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.record import replace
 from nanopace.run import Fact
 
@@ -105,3 +105,20 @@ def test_units_are_never_mixed(make_diagnosis: Any) -> None:
             found = why_incomparable(a, b)
             assert (found is None) == (of_a == of_b)
             assert (compare(a, b).arrival is None) == (of_a != of_b)
+
+
+def test_evaluations_in_both_units_show_that_the_tokens_differ(make_diagnosis: Any) -> None:
+    """Bits per token over bits per byte is the length of a token: 2.44 bytes with 1,024 pieces, 3.73 with 8,192."""
+
+    def run(name: str, val: float, bits: float) -> Diagnosis:
+        found = make_diagnosis(name=name, dataset=None, curve=[(1000, 100.0, val + 1), (2000, 200.0, val)])
+        return replace(found, curves=replace(found.curves, eval_bits=(None, bits)))
+
+    small, large = run("a.log", 2.0606, 1.2172), run("b.log", 3.0517, 1.1816)
+    lengths = {"a_token_bytes": 2.44, "b_token_bytes": 3.73}
+    assert why_incomparable(small, large) == Finding("compare_other_token_length", lengths)
+    assert why_incomparable(small, run("c.log", 2.0227, 1.1980)) is None
+    assert why_incomparable(small, run("d.log", 3.0517, 0.0)) is None
+    found = compare(small, large)
+    assert found.leader_time is None
+    assert Finding("compare_data_unknown", {"target_metric": "bpb"}) in found.findings

@@ -265,6 +265,16 @@ FIELDS = st.fixed_dictionaries(
 )
 
 
+UNKNOWN = {  # what a finding may leave open
+    "compare_why": {"gpu_count_share"},
+    "compare_why_unknown_peak": {"gpu_count_share"},
+    "compare_data_unknown": {"target_metric"},
+    "compare_arrival_same": {"target_metric"},
+    "compare_arrival_uncertain": {"target_metric", "at_most_s"},
+    "compare_loss_uncertain": {"run", "iteration"},
+}
+
+
 @settings(max_examples=150, deadline=None)
 @given(FIELDS, FIELDS)
 def test_any_two_runs(make_diagnosis: Any, first: dict[str, Any], second: dict[str, Any]) -> None:
@@ -288,5 +298,51 @@ def test_any_two_runs(make_diagnosis: Any, first: dict[str, Any], second: dict[s
     for finding in there.findings:
         assert tuple(sorted(finding.numbers)) == tuple(sorted(FINDINGS[finding.code]))
         unknown = {name for name, number in finding.numbers.items() if number is None}
-        assert unknown <= ({"gpu_count_share"} if finding.code.startswith("compare_why") else set())
+        assert unknown <= UNKNOWN.get(finding.code, set())
     assert codes(there)[0].startswith("compare_speed")
+
+
+def test_a_long_pause_explains_who_is_behind_although_steps_are_equally_fast(make_diagnosis: Any) -> None:
+    even = [(k, k / 10, 3 - k / 1000) for k in range(100, 1001, 100)]
+    held_up = [(k, k / 2, 3 - k / 1000) for k in range(100, 1001, 100)]
+    a = make_diagnosis(name="a.log", median_ms=100.0, tokens=1000, curve=even)
+    b = make_diagnosis(name="b.log", median_ms=100.0, tokens=1000, curve=held_up, wall={"stall_s": 1600.0})
+    share = {"run": "b.log", "phase": "stall", "time_share": 0.8}
+    found = compare(a, b)
+    assert found.leader_time == "a"
+    assert Finding("compare_time_share", share) in found.findings
+    short = replace(b, wall=replace(b.wall, stall_s=100.0))
+    assert "compare_time_share" not in codes(compare(a, short)), "too little to hide a difference of the losses"
+    in_doubt = Finding("save_in_doubt", {"saved_rows": 1, "evaluation_s": 1.0, "longer_s": 1500.0})
+    doubtful = replace(b, findings=(*b.findings, in_doubt))
+    assert "compare_time_share" not in codes(compare(a, doubtful)), "most of it may have been a checkpoint"
+
+
+def test_a_long_start_does_not_count_at_equal_time(make_diagnosis: Any) -> None:
+    """One log shows what was compiled, the other does not: both clocks start at the first step."""
+    even = [(k, k / 10, 3 - k / 1000) for k in range(100, 1001, 100)]
+    late = [(k, 900 + seconds, val) for k, seconds, val in even]
+    a = make_diagnosis(name="a.log", median_ms=100.0, tokens=1000, curve=even)
+    b = make_diagnosis(name="b.log", median_ms=100.0, tokens=1000, curve=late, wall={"startup_s": 900.0})
+    found = compare(a, b)
+    assert found.leader_time == "tie"
+    assert [point.seconds for point in found.equal_time] == [seconds for _, seconds, _ in even]
+    assert "compare_time_share" not in codes(found)
+
+
+def test_a_log_that_starts_late_may_have_had_a_lower_loss_before(make_diagnosis: Any) -> None:
+    early = make_diagnosis(
+        name="a.log", tokens=1000, curve=[(k, k / 10, 3 - k / 10_000) for k in range(500, 5001, 500)]
+    )
+    flat = [(4500, 1.0, 2.9), (5000, 2.0, 2.95)]
+    falling = [(4500, 1.0, 3.1), (5000, 2.0, 2.9)]
+
+    def against(curve: list[tuple[int, float, float]]) -> Comparison:
+        late = make_diagnosis(name="b.log", tokens=1000, curve=curve)
+        return compare(early, replace(late, source=replace(late.source, first_iteration=4500)))
+
+    found = against(flat)
+    (unclear,) = [each for each in found.findings if each.code == "compare_loss_uncertain"]
+    assert (unclear.numbers["run"], unclear.numbers["iteration"]) == ("b.log", 4500)
+    assert found.leader_tokens is None
+    assert against(falling).leader_tokens == "a"

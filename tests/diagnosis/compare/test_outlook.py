@@ -189,7 +189,7 @@ def test_a_last_loss_slightly_above_the_best_is_no_reason_to_say_nothing(tmp_pat
 
 def test_two_trainers_are_not_compared(tmp_path: Path) -> None:
     finished, running = log(tmp_path, "old.log"), log(tmp_path, "new.log", until=1000)
-    other = replace(running, source=replace(running.source, format="llm.c"))
+    other = replace(running, source=replace(running.source, format="llmc"))
     assert said(finished, running)
     assert said(finished, other) == []
 

@@ -8,6 +8,7 @@ from nanopace.diagnosis.compare.compare import compare
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Finding
 from nanopace.record import replace
+from nanopace.wording.catalog import words
 
 from ..synthetic import nanogpt_run, rows_run
 
@@ -114,7 +115,8 @@ def test_with_few_evaluations_only_a_large_lead_is_called(said: Any) -> None:
 
     assert "compare_leads_time" in [each.code for each in said(few(0.1), few(0.0))]
     close = said(few(0.01), few(0.0))
-    assert close[1] == Finding("compare_loss_uncertain", {"better_loss": 3.25, "worse_loss": 3.26})
+    late = {"run": None, "iteration": None}
+    assert close[1] == Finding("compare_loss_uncertain", {"better_loss": 3.25, "worse_loss": 3.26} | late)
     assert "compare_arrival_uncertain" in [each.code for each in close]
     assert not any("leads" in each.code or "sooner" in each.code or "tokens" in each.code for each in close)
 
@@ -148,3 +150,18 @@ def test_a_difference_within_the_scatter_of_the_steps_is_none() -> None:
         for times in ([100, 130, 90, 180, 95, 70, 140, 100], [110, 70, 160, 95, 140, 105, 190, 120])
     ]
     assert compare(*noisy).findings[0].code == "compare_speed_unclear"
+
+
+def test_settings_are_asked_for_only_where_they_help(make_diagnosis: Any) -> None:
+    """Neither the tokens nor the FLOPs of a Hugging Face run follow from nanoGPT's settings."""
+    a, b = make_diagnosis(name="a.log", median_ms=1000.0), make_diagnosis(name="b.log", median_ms=900.0)
+
+    def said(format: str) -> dict[str, Any]:
+        runs = [replace(run, source=replace(run.source, format=format)) for run in (a, b)]
+        return {each.code: each.numbers["missing"] for each in compare(*runs).findings if "missing" in each.numbers}
+
+    asked = said("nanogpt")
+    assert asked["compare_speed_unknown"] == "batch_size, gradient_accumulation_steps, block_size"
+    assert "n_layer" in asked["compare_settings_unknown"]
+    assert said("hf_console") == {"compare_speed_unknown": None, "compare_settings_unknown": None}
+    assert "--config" not in words("en").finding("compare_settings_unknown", {"missing": None})

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nanopace.diagnosis.loss.losses import describe_loss
+from nanopace.record import replace
 from nanopace.run import Caveat, Evaluation, Row, Rows, Run
 
 from .evaluated import codes, falling, run_of
@@ -75,11 +76,27 @@ def test_a_log_that_ends_before_the_save_or_has_none_says_nothing() -> None:
 def test_divergence_in_a_row_or_an_evaluation() -> None:
     loss, findings = describe_loss(run_of([*falling(12), math.nan]))
     (finding,) = [f for f in findings if f.code == "loss_diverged"]
-    assert finding.numbers == {"iteration": 6500}
+    assert finding.numbers == {"iteration": 6500, "first": None}
     assert loss.last_val_iteration == 6000
     assert loss.forecast == ()
     _, findings = describe_loss(run_of([*falling(12), 1e30], row_losses=[3.0, 3.0, math.inf, math.inf]))
-    assert findings[0].numbers == {"iteration": 5250}
+    assert findings[0].numbers == {"iteration": 5250, "first": None}
+
+
+@pytest.mark.parametrize(
+    ("vals", "row_losses", "first"),
+    [
+        ([math.nan], [math.inf, math.inf], True),
+        ([math.nan], [math.inf, 3.0], True),
+        ([math.nan], [3.0, math.inf], False),
+        ([math.nan, 4.0], [math.inf] * 6, True),  # later, it is finite
+        ([4.0, math.nan], [math.inf] * 2, False),  # the evaluation comes first
+    ],
+)
+def test_a_loss_that_was_never_finite_did_not_diverge(vals: list[float], row_losses: list[float], first: bool) -> None:
+    run = run_of(vals, row_losses=row_losses)
+    (finding,) = [each for each in describe_loss(run)[1] if each.code == "loss_diverged"]
+    assert finding.numbers["first"] == (finding.numbers["iteration"] if first else None)
 
 
 def test_noise_of_the_printed_loss() -> None:
@@ -124,6 +141,17 @@ def test_forecast() -> None:
 )
 def test_no_forecast_beyond_the_schedule(facts: dict[str, Any], goals: list[int]) -> None:
     loss, _ = describe_loss(run_of(falling(20), facts=facts))
+    assert [each.iteration for each in loss.forecast] == goals
+
+
+@pytest.mark.parametrize(
+    ("last_row", "ended_at", "goals"),
+    [(10_000, None, [12_000]), (11_990, None, [12_000]), (12_000, None, []), (11_900, 12_000, [])],
+)
+def test_what_the_run_has_passed_is_not_forecast(last_row: int, ended_at: int | None, goals: list[int]) -> None:
+    run = replace(run_of(falling(20), facts={"max_iters": 12_000}), ended_at=ended_at)
+    run.rows.append(Row(last_row, 100.0, 3.0))
+    loss, _ = describe_loss(run)
     assert [each.iteration for each in loss.forecast] == goals
 
 

@@ -32,6 +32,15 @@ def test_over_fitting_says_what_shows_it() -> None:
         assert finding.numbers["last_val"] == 2.75
 
 
+@pytest.mark.parametrize("offset", [0.0, -10.0])
+def test_a_model_that_has_overfitted_varies_more_than_at_its_best(offset: float) -> None:
+    """Below zero, where a loss has no logarithm, such noise still hides the rise."""
+    vals = [3.0, 2.4, 2.0, 1.6, 1.5, 2.4, 3.4, 3.1, 2.7, 3.8, 4.1]
+    trains = [2.9, 2.2, 1.7, 1.2, 0.8, 0.3, 0.1, 0.2, 0.1, 0.05, 0.05]
+    _, findings = describe_loss(run_of([val + offset for val in vals], trains=[train + offset for train in trains]))
+    assert ("overfitting" in codes(findings)) == (offset == 0)
+
+
 def test_over_fitting_long_ago_is_over_fitting() -> None:
     """Both losses are flat over the second half: the gap has stopped growing, and validation is far above its best."""
     vals = [3.0, 2.5, 2.2, 2.6, 3.0, 3.4, 3.5, 3.5, 3.5, 3.5, 3.5, 3.5]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nanopace.diagnosis.diagnose import diagnose
@@ -59,6 +59,7 @@ def stretches(draw: st.DrawFn) -> list[int]:
     return iterations if len(iterations) > 1 else [*iterations, 2 * iterations[0]]
 
 
+@example([2, 4, 5, 6, 7], False, 0.0)  # most cover one iteration
 @given(stretches(), st.booleans(), st.floats(0, 1))
 def test_the_wall_time_is_the_sum_of_the_printed_times(iterations: list[int], inside: bool, where: float) -> None:
     rows = printed(iterations)

@@ -128,7 +128,7 @@ def test_many_skipped_steps_are_worth_an_advice() -> None:
 
 def test_a_loss_that_nobody_skipped_has_diverged() -> None:
     run = ledger(*steps(0, 50), *(StepEvent(i, 100.0, loss=math.nan) for i in range(50, 60)))
-    assert found(run)["loss_diverged"].numbers == {"iteration": 50}
+    assert found(run)["loss_diverged"].numbers == {"iteration": 50, "first": None}
 
 
 def went_back(reason: str = "finished") -> Diagnosis:

@@ -89,3 +89,18 @@ def test_one_stall_a_little_longer_than_the_others_is_no_second_one() -> None:
     (row,) = [row for row in found.slow_rows if row.iteration == 10_000]
     assert set(row.causes) == {"evaluation", "periodic"}
     assert row.parts_ms["periodic"] == pytest.approx(1200, abs=5)
+
+
+@pytest.mark.parametrize(("slower_ms", "period"), [(9000.0, 250), (1000.0, None)])
+def test_of_two_things_that_recur_the_slower_one_has_its_rhythm(slower_ms: float, period: int | None) -> None:
+    """Evaluations whose lines were removed every 250 steps, and data shards every 190.7 of them."""
+    times = [100.0] * 2000
+    for shard in range(1, 11):
+        times[round(190.7 * shard)] += 600.0
+    for step in range(250, 2000, 250):
+        times[step] += slower_ms
+    found = breakdown_of(rows_run(times, log_interval=1))
+    assert found.period == period  # if both take about as long, nothing tells them apart
+    if period is not None:
+        periodic = [row.iteration for row in found.slow_rows if "periodic" in row.causes]
+        assert periodic == list(range(250, 2000, 250))

@@ -21,7 +21,7 @@ from nanopace.diagnosis.time.rows import (
     find_pace,
     steady,
 )
-from nanopace.run import GpuUse, Restart, Row, Rows, Run
+from nanopace.run import Caveat, GpuUse, Restart, Row, Rows, Run
 
 from ..synthetic import nanogpt_run, rows_run
 
@@ -249,3 +249,15 @@ def test_the_last_rows_of_a_slower_level_belong_to_it_where_its_end_is_placed_to
     assert [round(math.exp(each)) for each in smooth] == [2000] * 7 + [1000] * 5
     _follow_rows_at_changes([*smooth[:7], math.log(1300.0), math.log(5000.0), *smooth[9:]], smooth, [0, 7])
     assert [round(math.exp(each)) for each in smooth] == [2000] * 7 + [1000] * 5  # noise, and a stall
+
+
+@pytest.mark.parametrize(("steps_s", "known"), [((2.2, 2.2), True), ((1.2, 3.2), False)])
+def test_the_scatter_of_a_clock_of_whole_seconds_is_not_that_of_the_steps(
+    steps_s: tuple[float, float], known: bool
+) -> None:
+    """A range of steps is told only if the clock does not explain it."""
+    drawn = random.Random(3)
+    run = rows_run([1000 * drawn.choice(steps_s) + drawn.uniform(-500, 500) for _ in range(400)])
+    assert find_pace(run).step.low_ms is not None
+    step = find_pace(replace(run, caveats=(Caveat("whole_seconds"),))).step
+    assert (step.low_ms, step.high_ms) == (None, None) if known else step.low_ms is not None

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -124,6 +127,31 @@ def test_the_first_row_after_a_restart() -> None:
     row = by_iteration(nanogpt_run(restarts={5740: 5000}))[5000]
     assert row.causes == ("restart", "evaluation")
     assert row.parts_ms["restart"] == pytest.approx(7200, abs=10)
+
+
+@pytest.mark.parametrize(
+    ("fetched", "delayed"),
+    [
+        ((30, 90, 95, 150), 3),
+        ((30, 90, 150), 3),
+        ((30, 90), 0),  # two of three may be chance
+        ((30,), 0),
+        (range(0, 200, 2), 0),  # every other row contains one
+        ((31, 91), 0),
+    ],
+)
+def test_slow_rows_that_contain_a_fetch_more_often_than_chance(fetched: Collection[int], delayed: int) -> None:
+    times = [150.0 if index in (30, 90, 150) else 100.0 for index in range(200)]
+    run = replace(rows_run(times), fetches=tuple(10 * index for index in fetched))
+    causes = [row.causes for row in breakdown_of(run).slow_rows]
+    assert sorted(causes) == [("data",)] * delayed + [("stall",)] * (3 - delayed)
+
+
+def test_a_row_that_is_long_enough_contains_a_fetch_whatever_delayed_it() -> None:
+    """These take most of the run's time."""
+    times = [180_000.0 if index in (30, 90, 150) else 1000.0 for index in range(200)]
+    run = replace(rows_run(times), fetches=(300, 900, 1500))
+    assert {row.causes for row in breakdown_of(run).slow_rows} == {("stall",)}
 
 
 @settings(max_examples=60, deadline=None)

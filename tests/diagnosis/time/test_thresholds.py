@@ -66,6 +66,8 @@ AT_LIMIT = {"gpu_use": GpuUse(training_samples=100, at_power_limit=60)}
         (lambda x: "level_shift" in levels((50, 1.0), (50, x)), 1.0, 1.2, 1.03),
         (lambda x: "memory_spill" in levels((50, 1.0), (50, x)), 1.5, 2.5, 1.8),
         (lambda x: "memory_spill" in levels((50, 1.0), (30, 2.0), (30, x)), 1.5, 2.5, 1.8),
+        # what was that slow before, and recovered, is no spill
+        (lambda x: "memory_spill" not in levels((50, 1.0), (30, x), (30, 1.0), (30, 2.2)), 1.5, 2.5, 1.8),
         (lambda x: "slow_beginning" in levels((10, x), (90, 1.0)), 1.1, 1.6, 1.25),
         (lambda x: "slow_beginning" in levels((round(x), 1.5), (100 - round(x), 1.0)), 10, 40, 19.5),
         (lambda x: "level_shift_at_power_limit" in levels((50, 1.0), (50, x), **AT_LIMIT), 1.05, 1.3, 1.1),

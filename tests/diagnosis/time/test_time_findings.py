@@ -26,6 +26,14 @@ def test_the_measured_checkpoint_is_said() -> None:
     assert "checkpoint_not_first" in findings
 
 
+def test_rows_that_fetched_data_are_said() -> None:
+    times = [160.0 if index == 90 else 150.0 if index in (30, 150) else 100.0 for index in range(200)]
+    findings = found(replace(rows_run(times), fetches=(300, 650, 900, 1500)))
+    numbers = {"rows": 3, "largest_s": 0.06, "iteration": 900, "total_s": 0.16, "fetch_share": 0.02}
+    assert findings["fetch_stalls"].numbers == pytest.approx({**numbers, "total_share": 0.16 / 199.26}, rel=1e-3)
+    assert not {"stalls", "find_the_stall"} & findings.keys()
+
+
 def test_hidden_evaluations_are_said() -> None:
     numbers = found(nanogpt_run(log_interval=200, saves=lambda _: False))["hidden_evaluations"].numbers
     assert (numbers["hidden"], numbers["count"], numbers["log_interval"], numbers["eval_interval"]) == (
@@ -45,7 +53,24 @@ def test_evaluations_outside_of_the_clock_are_said() -> None:
     rows = Rows([Row(iteration, 100.0) for iteration in range(50)])
     evaluated = (Evaluation(25, None, 0.9, "bpb"),)
     run = Run("log", "nanochat", rows, evaluations=evaluated, row_contains_evaluation=False)
-    assert found(run)["evaluations_outside_clock"].numbers["count"] == 1
+    assert found(run)["evaluations_outside_clock"].numbers == {"count": 1, "timed": None, "timed_s": None}
+
+
+def test_of_those_the_trainer_timed_some() -> None:
+    """The benchmark of a nanochat run has a time, the evaluations around it, also the first, have none."""
+    evaluated = (
+        Evaluation(0, None, 3.0, "bpb"),
+        Evaluation(25, None, 0.9, "bpb"),
+        Evaluation(25, None, 0.1, "core", ms=6500.0),
+    )
+    rows = Rows([Row(iteration, 100.0) for iteration in range(50)])
+    run = Run("log", "nanochat", rows, evaluations=evaluated, row_contains_evaluation=False)
+    assert found(run)["evaluations_outside_clock"].numbers == {"count": 2, "timed": 1, "timed_s": 6.5}
+    wall = diagnose(run).wall
+    assert (wall.evaluation_s, wall.unknown_s, wall.overhead_share) == (6.5, None, None)
+    timed = diagnose(replace(run, evaluations=evaluated[2:]))
+    assert "evaluations_outside_clock" not in {each.code for each in timed.findings}
+    assert timed.wall.overhead_share == pytest.approx(6.5 / 11.5)
 
 
 def test_how_far_a_checkpoint_can_be_told_is_said() -> None:

@@ -70,6 +70,15 @@ def test_too_little_was_seen_before_three_evaluation_intervals(iterations: int, 
     assert (found.eta_low_s is not None) == (found.eta_high_s is not None) == known_
 
 
+def test_some_trainers_count_to_one_less() -> None:
+    """The last row of 20 is step 19: nothing is left, even if the log ends in an error."""
+    run = replace(some_run(1000), stops_before_max_iters=True)
+    last = run.rows.last_iteration[-1]
+    assert ahead(run, last + 1).remaining_iterations == 0
+    assert ahead(run, last + 11).remaining_iterations == 10
+    assert ahead(replace(run, stops_before_max_iters=False), last + 1).remaining_iterations == 1
+
+
 def test_nothing_is_left_or_no_end_is_known() -> None:
     assert ahead(some_run(), 5000).eta_low_s is None
     assert diagnose(some_run()).ahead.eta_high_s is None

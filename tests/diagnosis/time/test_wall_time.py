@@ -57,6 +57,15 @@ def test_steps_that_were_lost_take_what_they_took() -> None:
     assert slow.lost_s > 3900 * 2 * 0.169
 
 
+@pytest.mark.parametrize(("reached", "lost_s"), [(29, None), (31, 0.2)])
+def test_a_restart_costs_something_though_the_log_may_not_show_how_much(reached: int, lost_s: float | None) -> None:
+    rows = Rows([Row(iteration, 100.0) for iteration in range(60)])
+    run = Run("log", "torchtitan", rows, restarts=(Restart(30, 30, reached),), row_contains_evaluation=False)
+    restarts = accounted(run)[1]
+    assert (restarts.count, restarts.lost_iterations) == (1, reached - 29)
+    assert restarts.lost_s == (lost_s and pytest.approx(lost_s))
+
+
 def test_hidden_evaluations_are_priced_by_whether_they_saved() -> None:
     wall, _, clock, _ = accounted(nanogpt_run(noise=0.0, log_interval=200, saves=lambda iteration: iteration <= 9500))
     assert wall.evaluation_s == pytest.approx(40 * 5.14)

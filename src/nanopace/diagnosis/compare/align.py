@@ -9,13 +9,13 @@ left open.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Literal
 
-from nanopace.diagnosis.loss.trend import curve_noise
+from nanopace.diagnosis.loss.trend import curve_noise, noise_of_a_bent_curve
 
 Leader = Literal["a", "b", "tie"]
 
@@ -24,6 +24,7 @@ _ENOUGH_SHARED = 3  # evaluations at exactly the same point; interpolation is no
 _SMALLEST = 0.002  # a smaller difference is always a tie
 LARGE = 0.01  # of the loss: a larger difference counts even if the noise is unknown
 _APART = 1 + 1e-12  # times: points closer than this have the same logarithm
+_FEWEST = 8  # evaluations: with fewer, the bend of the curve looks like noise
 CLEAR = 2.0  # standard deviations of the difference
 
 
@@ -64,7 +65,14 @@ class Curve:
             return self.error
         lowest = min(self.ys)
         until = self.ys.index(lowest) + 1 if self.ys[-1] - lowest > LARGE * abs(lowest) else len(self.ys)
-        return curve_noise(self.xs[:until], self.ys[:until])
+        if until < _FEWEST:
+            return None
+        straight, bent = (noise(self.xs[:until], self.ys[:until]) for noise in (curve_noise, noise_of_a_bent_curve))
+        return None if straight is None or bent is None else min(straight, bent)
+
+    def falls_to(self, x: float) -> bool:
+        """Whether a loss up to x is lower than the first, so that one before the first was hardly lower still."""
+        return bool(self.ys) and self.ys[0] - min(self.ys[: bisect_right(self.xs, x)], default=math.inf) > _SMALLEST
 
     def best_so_far(self) -> Curve:
         """The lowest loss up to each point."""

@@ -17,6 +17,7 @@ from nanopace.diagnosis.compare.comparable import OTHER_TOKENS, why_incomparable
 from nanopace.diagnosis.comparison import Arrival, ErrorBasis, Reached, Sooner, TrainingClock
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.run import Metric
+from nanopace.sources.formats.registry import find_format
 
 SAME_TIME = 1.02  # a smaller ratio is within the day-to-day variation of a machine
 
@@ -42,15 +43,21 @@ def training_curve(run: Diagnosis, metric: Metric | None = None) -> tuple[Moment
     """The validation losses over the seconds since the first step; empty if the times are unknown."""
     if not clock_known(run):
         return ()
-    start, curves, moments = _first_step_s(run), run.curves, list[Moment]()
+    curves, moments = run.curves, list[Moment]()
     vals = curves.eval_val if metric in (None, run.loss.metric) else _bits(run)
-    for iteration, seconds, val in zip(curves.eval_iteration, curves.eval_seconds, vals, strict=True):
+    for iteration, seconds, val in zip(curves.eval_iteration, training_seconds(run), vals, strict=True):
         if val is None or seconds is None or not math.isfinite(val) or not math.isfinite(seconds):
             continue
-        moment = Moment(iteration, max(0.0, seconds - start), val)
+        moment = Moment(iteration, seconds, val)
         if not moments or (moment.iteration > moments[-1].iteration and moment.seconds >= moments[-1].seconds):
             moments.append(moment)
     return tuple(moments)
+
+
+def training_seconds(run: Diagnosis) -> tuple[float | None, ...]:
+    """When each evaluation ended, in seconds since the first step."""
+    start = _first_step_s(run)
+    return tuple(None if each is None else max(0.0, each - start) for each in run.curves.eval_seconds)
 
 
 def starts_late(run: Diagnosis) -> bool:
@@ -102,10 +109,27 @@ def _bits(run: Diagnosis) -> tuple[float | None, ...]:
 
 
 def _first_step_s(run: Diagnosis) -> float:
-    """When the first step starts on the wall clock: at the end of the evaluation before it, if there is one."""
+    """When the first step starts on the wall clock: at the end of the evaluation before it, if there is one, and of
+    what compiles in the first rows after that."""
     evaluated = zip(run.curves.eval_iteration, run.curves.eval_seconds, strict=True)
-    before = (seconds for iteration, seconds in evaluated if iteration <= run.source.first_iteration)
-    return next(before, run.wall.startup_s) or 0.0
+    before = ((at, seconds) for at, seconds in evaluated if at <= run.source.first_iteration and seconds is not None)
+    at, seconds = next(before, (None, None))
+    if at is None or seconds is None:
+        return run.wall.startup_s or 0.0
+    in_the_row = find_format(run.source.format).row_contains_evaluation  # then it ends after what compiles there
+    return seconds if in_the_row else seconds + _compiled_s(run, at, seconds)
+
+
+def _compiled_s(run: Diagnosis, iteration: int, seconds: float) -> float:
+    """The time beyond their steps of the rows that start the run."""
+    step_s, beyond_s = (run.step.median_ms or 0.0) / 1000, 0.0
+    rows = zip(run.curves.row_iteration, run.curves.row_seconds, run.curves.row_cause, strict=True)
+    for last, end_s, cause in rows:
+        if cause != "compile" or end_s is None:
+            break
+        beyond_s += max(0.0, end_s - seconds - max(1, last - iteration) * step_s)
+        iteration, seconds = last, max(seconds, end_s)
+    return min(beyond_s, run.wall.startup_s or 0.0)
 
 
 def _error(
@@ -174,9 +198,11 @@ def _sooner(
     reached: Sequence[Reached], curves: Sequence[Sequence[Moment]], ratio: float, target: float, error: float | None
 ) -> Sooner | None:
     """The run that reaches the goal first, if the other is clearly behind at that time; None if the noise is unknown
-    and the difference is not large."""
+    and the difference is not large, or if the first evaluation of the other is already there, at a time before that."""
     clearly = target + (LARGE * abs(target) if error is None else CLEAR * error)
     first, second = (0, 1) if ratio > 1 else (1, 0)
+    if reached[second].after_iteration is None:
+        return None
     behind = _crossing(curves[second], clearly)
     if max(ratio, 1 / ratio) < SAME_TIME:
         return "tie"

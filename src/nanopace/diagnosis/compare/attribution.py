@@ -6,10 +6,12 @@ and halving the micro-batch while doubling accumulation is one change, not two.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nanopace.config import KNOBS
+from nanopace.diagnosis.compare.comparable import settings_help
 from nanopace.diagnosis.comparison import Change, Settling
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.knob import Effect
@@ -19,6 +21,9 @@ from nanopace.sources.formats.registry import find_format
 STEP_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size", "n_layer", "n_head", "n_embd")
 _CARDS = ("gpu", "gpu_count")  # facts, not knobs
 _COUPLED = ("batch_size", "gradient_accumulation_steps")
+_SHAPE = frozenset(("n_layer", "n_embd", "vocab_size", "block_size", "bias"))  # what the parameters follow from
+_SAME_SIZE = 0.002  # logs round
+_SAME_SPEED = 0.1  # another day, or another card of the same kind
 _NEAR = 0.05  # a vocabulary inferred from a loss is only about this accurate
 
 
@@ -61,13 +66,14 @@ def attribute(a: Diagnosis, b: Diagnosis, changed: Sequence[Change]) -> Attribut
         findings.append(Finding("compare_several_knobs", {"count": len(together), "knobs": ", ".join(together)}))
     elif alone:
         only = len(alone) == len(relevant)
-        if _all_known(a, b):
+        if _all_known(a, b) and not _something_else(a, b, alone):
             findings.append(Finding("compare_one_knob" if only else "compare_speed_knob", {"knob": _knob(alone)}))
         elif only:
             findings.append(Finding("compare_known_differ", {"knob": _knob(alone)}))
     missing = [name for name in STEP_KNOBS if name not in a.facts or name not in b.facts]
     if missing:
-        findings.append(Finding("compare_settings_unknown", {"missing": ", ".join(missing)}))
+        named = ", ".join(missing) if settings_help(a, b) else None
+        findings.append(Finding("compare_settings_unknown", {"missing": named}))
     elif not relevant:
         findings.append(Finding("compare_same_settings"))
     return Attribution(together, tuple(_settling(group) for group in groups) if together else (), tuple(findings))
@@ -83,6 +89,19 @@ def _all_known(a: Diagnosis, b: Diagnosis) -> bool:
         and main
         and not any(effect_of(name) == "speed" for name in known_in_one(a, b))
     )
+
+
+def _something_else(a: Diagnosis, b: Diagnosis, changed: Sequence[Change]) -> bool:
+    """Whether the runs differ in more than these settings can change: in the number of parameters, or in speed."""
+    effects = {effect_of(change.knob) for change in changed}
+    sizes_may_differ = not _SHAPE.isdisjoint(change.knob for change in changed)
+    if not sizes_may_differ and _apart(a.model.parameters, b.model.parameters, _SAME_SIZE):
+        return True
+    return "speed" not in effects and _apart(a.throughput.tokens_per_s, b.throughput.tokens_per_s, _SAME_SPEED)
+
+
+def _apart(a: float | None, b: float | None, allowed: float) -> bool:
+    return a is not None and b is not None and not math.isclose(a, b, rel_tol=allowed)
 
 
 def _setting(diagnosis: Diagnosis, name: str) -> Fact | None:

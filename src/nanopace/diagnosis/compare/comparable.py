@@ -11,12 +11,17 @@ import math
 
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.run import FactValue
+from nanopace.sources.formats.registry import find_format
 
 # Bits per byte do not depend on these.
-OTHER_TOKENS = ("compare_other_tokenizer", "compare_other_vocabulary", "compare_vocabulary_inferred")
+OTHER_TOKENS = (
+    *("compare_other_tokenizer", "compare_other_vocabulary", "compare_vocabulary_inferred"),
+    "compare_other_token_length",
+)
 _PADDED_TO = 128  # vocabularies are often padded to a multiple of 64 or 128, which is still the same vocabulary
 _OTHER_START = 0.5  # nats: untrained models with one vocabulary start closer together, however they are initialised
 _OTHER_START_SAME_DATA = 2.0  # if the dataset has the same name: a different initialisation is more likely then
+_SAME_TEXT = 0.02  # of the bytes per token: the same tokenizer on another part of the text differs less
 _NEAR = 0.05  # of the larger of the two
 _CHARACTERS = math.log(1000)  # a smaller vocabulary consists of characters ...
 _LEARNED = 0.6  # ... and its loss soon falls to this share
@@ -41,13 +46,18 @@ def why_incomparable(a: Diagnosis, b: Diagnosis) -> Finding | None:
         return Finding("compare_other_tokenizer")
     if corpora is not None:
         return Finding("compare_other_corpus")
-    return _other_vocabulary(a, b) or _other_start(a, b)
+    return _other_vocabulary(a, b) or _other_text_per_token(a, b) or _other_start(a, b)
 
 
 def both_names(a: Diagnosis, b: Diagnosis) -> tuple[str, str]:
     """The names of the two logs, with (A) and (B) if they are the same."""
     of_a, of_b = a.source.name, b.source.name
     return (of_a, of_b) if of_a != of_b else (f"{of_a} (A)", f"{of_b} (B)")
+
+
+def settings_help(a: Diagnosis, b: Diagnosis) -> bool:
+    """Whether tokens and FLOPs follow from settings that can be passed. For most trainers, they do not."""
+    return all(find_format(run.source.format).gpt2_shape for run in (a, b))
 
 
 def same_data(a: Diagnosis, b: Diagnosis) -> bool:
@@ -61,6 +71,22 @@ def _other_vocabulary(a: Diagnosis, b: Diagnosis) -> Finding | None:
     if of_a is None or of_b is None or _padded(of_a) == _padded(of_b):
         return None
     return Finding("compare_other_vocabulary", {"a_vocabulary": of_a, "b_vocabulary": of_b})
+
+
+def _other_text_per_token(a: Diagnosis, b: Diagnosis) -> Finding | None:
+    """A difference of tokens that evaluations in both units show: bits per token over bits per byte is the length of a
+    token."""
+    of_a, of_b = _bytes_per_token(a), _bytes_per_token(b)
+    if of_a is None or of_b is None or abs(math.log(of_a / of_b)) <= _SAME_TEXT:
+        return None
+    return Finding("compare_other_token_length", {"a_token_bytes": round(of_a, 2), "b_token_bytes": round(of_b, 2)})
+
+
+def _bytes_per_token(run: Diagnosis) -> float | None:
+    """Of the last evaluation with both figures."""
+    both = zip(run.curves.eval_val, run.curves.eval_bits, strict=False)
+    known = [val / (bits * math.log(2)) for val, bits in both if val and bits and math.isfinite(val) and bits > 0]
+    return known[-1] if known and known[-1] > 0 and run.loss.metric == "loss" else None
 
 
 def _other_start(a: Diagnosis, b: Diagnosis) -> Finding | None:

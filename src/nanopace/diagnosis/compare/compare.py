@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 
 from nanopace.diagnosis.compare.align import Aligned, Curve, align
-from nanopace.diagnosis.compare.arrival import arrive, clock_known
+from nanopace.diagnosis.compare.arrival import arrive, clock_known, starts_late, training_seconds
 from nanopace.diagnosis.compare.attribution import attribute, changes, known_in_one
 from nanopace.diagnosis.compare.comparable import why_incomparable
 from nanopace.diagnosis.compare.outlook import outlook
@@ -120,16 +120,21 @@ def _by_iteration(a: Diagnosis, b: Diagnosis, scale_a: float | None, scale_b: fl
 
 
 def _by_time(a: Diagnosis, b: Diagnosis) -> Aligned:
-    """The curves over time; nothing if a clock is unknown."""
+    """The curves over the time since the first step; nothing if a clock is unknown."""
     if not (clock_known(a) and clock_known(b)):
         return Aligned()
-    return _aligned(a, b, a.curves.eval_seconds, b.curves.eval_seconds)
+    return _aligned(a, b, training_seconds(a), training_seconds(b))
 
 
 def _aligned(a: Diagnosis, b: Diagnosis, places_a: Sequence[float | None], places_b: Sequence[float | None]) -> Aligned:
     if a.loss.metric != b.loss.metric or why_incomparable(a, b) is not None:
         return Aligned()
-    return align(trained_curve(a, places_a), trained_curve(b, places_b))
+    of_a, of_b = trained_curve(a, places_a), trained_curve(b, places_b)
+    found = align(of_a, of_b)
+    behind = {"a": (b, of_b), "b": (a, of_a)}.get(found.leader or "")
+    if behind is not None and starts_late(behind[0]) and not behind[1].falls_to(found.points[-1][0]):
+        return Aligned(found.points)  # it may have had a lower loss before its log starts
+    return found
 
 
 def trained_curve(diagnosis: Diagnosis, places: Sequence[float | None]) -> Curve:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Literal
 
 from nanopace.diagnosis.compare.align import Curve, largest_tie
-from nanopace.diagnosis.compare.arrival import clock_known
+from nanopace.diagnosis.compare.arrival import clock_known, training_seconds
 from nanopace.diagnosis.compare.comparable import same_data, why_incomparable
 from nanopace.diagnosis.compare.compare import trained_curve
 from nanopace.diagnosis.result import Diagnosis
@@ -50,7 +50,7 @@ def rank(runs: Sequence[Diagnosis]) -> Ranking:
     """Rank the runs, best first."""
     comparable = _comparable(runs)
     tokens, at_tokens = _at_one_point({i: _over_tokens(runs[i]) for i in comparable})
-    over_time = {i: trained_curve(runs[i], runs[i].curves.eval_seconds) for i in comparable if clock_known(runs[i])}
+    over_time = {i: trained_curve(runs[i], training_seconds(runs[i])) for i in comparable if clock_known(runs[i])}
     seconds, at_time = _at_one_point(over_time)
     ended = {i: min(curve.ys) for i, curve in over_time.items() if seconds and curve.xs and curve.xs[-1] < seconds}
     at_time |= ended

@@ -12,11 +12,13 @@ from typing import Literal, NamedTuple
 from nanopace.diagnosis.compare.align import Aligned
 from nanopace.diagnosis.compare.comparable import both_names
 from nanopace.diagnosis.result import Diagnosis, Finding, Level, Number
+from nanopace.diagnosis.time.time_findings import stalls_in_doubt_s
 
 Phase = Literal["evaluation", "checkpoint", "startup", "stall", "restart", "rollback"]
 
 _CLEARLY = 1.02  # times as fast
 _SLOW = 1.2  # times the run's normal step: a stretch worth naming
+_MUCH = 0.1  # of the time up to the comparison: no small change of the loss hides behind it
 _WORTH_NAMING = 0.02  # of the run's time, in excess of the other's share
 
 
@@ -27,9 +29,13 @@ class _Reason(NamedTuple):
 
 
 def contradictions(a: Diagnosis, b: Diagnosis, by_tokens: Aligned, by_time: Aligned) -> Iterator[Finding]:
-    """Explain the contradiction; nothing if the run with the faster steps is also ahead overall."""
+    """Explain the contradiction; nothing if the run with the faster steps is also ahead overall. With steps that are
+    equally fast, explain why one run is behind at equal time, if that takes much of its time."""
     of_a, of_b = a.throughput.tokens_per_s, b.throughput.tokens_per_s
-    if not of_a or not of_b or max(of_a / of_b, of_b / of_a) < _CLEARLY:
+    if not of_a or not of_b:
+        return
+    if max(of_a / of_b, of_b / of_a) < _CLEARLY:
+        yield from _behind(a, b, by_time)
         return
     names, a_is_faster = both_names(a, b), of_a > of_b
     fast, slow = (a, b) if a_is_faster else (b, a)
@@ -43,7 +49,20 @@ def contradictions(a: Diagnosis, b: Diagnosis, by_tokens: Aligned, by_time: Alig
         yield Finding("compare_overall", numbers)
         yield from _named(faster, fast, slow, fast.wall.awake_s)
     elif behind:
-        yield from _named(faster, fast, slow, min(fast.wall.awake_s, by_time.points[-1][0]))
+        yield from _named(faster, fast, slow, _time_compared(fast, by_time), since_first_step=True)
+
+
+def _behind(a: Diagnosis, b: Diagnosis, by_time: Aligned) -> Iterator[Finding]:
+    """What takes much of the time of the run that is behind at equal time."""
+    if by_time.leader not in ("a", "b"):
+        return
+    of_a, of_b = both_names(a, b)
+    name, run, other = (of_b, b, a) if by_time.leader == "a" else (of_a, a, b)
+    yield from _named(name, run, other, _time_compared(run, by_time), since_first_step=True, least=_MUCH)
+
+
+def _time_compared(run: Diagnosis, by_time: Aligned) -> float:
+    return min(run.wall.awake_s, by_time.points[-1][0])
 
 
 def _overall(fast: Diagnosis, slow: Diagnosis) -> tuple[float, float] | None:
@@ -54,9 +73,20 @@ def _overall(fast: Diagnosis, slow: Diagnosis) -> tuple[float, float] | None:
     return of_fast, of_slow
 
 
-def _named(name: str, run: Diagnosis, other: Diagnosis, until_s: float) -> Iterator[Finding]:
-    """The main reason in the time up to the comparison."""
+def _named(
+    name: str,
+    run: Diagnosis,
+    other: Diagnosis,
+    until_s: float,
+    *,
+    since_first_step: bool = False,
+    least: float = 0.0,
+) -> Iterator[Finding]:
+    """The main reason in the time up to the comparison, if it takes at least this share of it."""
     reasons = [] if until_s <= 0 else [*_stretches(run, until_s), *_phases(run, other, until_s)]
+    reasons = [reason for reason in reasons if reason.weight >= least]
+    if since_first_step:
+        reasons = [reason for reason in reasons if reason.what != "startup"]
     if not reasons:
         return
     _, share, what = max(reasons, key=lambda reason: reason.weight)
@@ -92,7 +122,7 @@ def _shares(run: Diagnosis) -> dict[Phase, float]:
         "evaluation": wall.evaluation_s or 0.0,
         "checkpoint": wall.checkpoint_s or 0.0,
         "startup": wall.startup_s or 0.0,
-        "stall": wall.stall_s or 0.0,
+        "stall": max(0.0, (wall.stall_s or 0.0) - stalls_in_doubt_s(run.findings)),
         "restart": wall.restart_s or 0.0,
         "rollback": wall.rollback_s or 0.0,
     }

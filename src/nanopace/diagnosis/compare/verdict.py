@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from nanopace.diagnosis.compare.align import LARGE, Aligned, Curve
 from nanopace.diagnosis.compare.arrival import SAME_TIME, rows_hide_steps, starts_late
-from nanopace.diagnosis.compare.comparable import both_names, same_data, why_incomparable
+from nanopace.diagnosis.compare.comparable import both_names, same_data, settings_help, why_incomparable
 from nanopace.diagnosis.comparison import Arrival, Decomposition
 from nanopace.diagnosis.result import Diagnosis, Finding, Number, Step
 from nanopace.diagnosis.time.throughput import TOKEN_KNOBS, measured_step_ms
@@ -30,8 +30,10 @@ def verdict(
     loss first."""
     speed = _speed(a, b, parts.total)
     loss = _loss(a, b, by_time, by_tokens, by_iteration)
-    compared = bool(by_time.points or by_tokens.points or by_iteration.points or arrival)
-    if_same = [Finding("compare_data_unknown")] if compared and not same_data(a, b) else []
+    reached = arrival is not None and arrival.ratio is not None
+    compared = bool(by_time.points or by_tokens.points or by_iteration.points or reached)
+    per_byte: dict[str, Number] = {"target_metric": None if why_incomparable(a, b) is None else "bpb"}
+    if_same = [Finding("compare_data_unknown", per_byte)] if compared and not same_data(a, b) else []
     first = [loss[0], *if_same] if why_incomparable(a, b) is not None else [*if_same, loss[0]]
     return [speed[0], *first, *speed[1:], *loss[1:], *_arrival(a, b, arrival), *_why(parts)]
 
@@ -45,8 +47,8 @@ def _speed(a: Diagnosis, b: Diagnosis, total: float | None) -> list[Finding]:
     if hidden := [name for name, run in zip(both_names(a, b), (a, b), strict=True) if not run.step.normal_rows]:
         return [Finding("compare_step_unknown", {"run": name}) for name in hidden]
     if total is None:
-        missing = Finding("compare_speed_unknown", {"missing": ", ".join(_missing(a, b))})
-        return [missing, *_time_per_iteration(a, b)]
+        missing = ", ".join(_missing(a, b)) if settings_help(a, b) else None
+        return [Finding("compare_speed_unknown", {"missing": missing}), *_time_per_iteration(a, b)]
     if abs(total) <= _SAME_SPEED:
         return [Finding("compare_speed_equal", {"tokens_per_s": of_b})]
     names = both_names(a, b)
@@ -101,7 +103,12 @@ def _loss(a: Diagnosis, b: Diagnosis, by_time: Aligned, by_tokens: Aligned, by_i
         return [Finding("compare_loss_unknown")]
     code = "compare_loss_equal" if known.leader == "tie" else "compare_loss_uncertain"
     _, of_a, of_b = known.points[-1]
-    return [Finding(code, {"better_loss": min(of_a, of_b), "worse_loss": max(of_a, of_b)}), *risen]
+    numbers: dict[str, Number] = {"better_loss": min(of_a, of_b), "worse_loss": max(of_a, of_b)}
+    name, behind = (names[0], a) if of_a > of_b else (names[1], b)
+    if code == "compare_loss_uncertain":
+        late = starts_late(behind)
+        numbers |= {"run": name if late else None, "iteration": behind.source.first_iteration if late else None}
+    return [Finding(code, numbers), *risen]
 
 
 def _risen(names: tuple[str, str], runs: tuple[Diagnosis, Diagnosis]) -> list[Finding]:
@@ -188,10 +195,15 @@ def _sooner(names: tuple[str, str], arrival: Arrival) -> list[Finding]:
         "later_s": second.seconds,
     }
     in_bits = arrival.metric == "bpb"
+    unit: dict[str, Number] = {"target_metric": "bpb" if in_bits else None}
+    if second.after_iteration is None:  # its first evaluation is already there: it took no longer than that
+        return [Finding("compare_arrival_uncertain", numbers | unit | {"at_most_s": second.seconds})]
     if max(arrival.ratio, 1 / arrival.ratio) < SAME_TIME:
-        return [Finding("compare_arrival_same", numbers)]
+        if first.after_iteration is None:
+            return []  # it may have been there long before
+        return [Finding("compare_arrival_same", numbers | unit)]
     if arrival.sooner is None:
-        return [Finding("compare_arrival_uncertain", numbers)]
+        return [Finding("compare_arrival_uncertain", numbers | unit | {"at_most_s": None})]
     if arrival.sooner == "tie":
         code = "compare_arrival_equal_bits" if in_bits else "compare_arrival_equal"
         return [Finding(code, numbers | {"loss_error": arrival.error})]

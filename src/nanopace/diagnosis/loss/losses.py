@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import chain
 
 from nanopace.diagnosis.loss.final_loss import final_loss
 from nanopace.diagnosis.loss.overfitting import (
@@ -73,14 +74,22 @@ def describe_loss(run: Run) -> tuple[Loss, list[Finding]]:
         last_train_steps=gaps.last_train_steps,
     )
     growth = growth_of(loss, gaps, turned, beyond)
-    found = _findings(run, loss, _better_than_saved(run, loss, evaluations, curve), diverged, growth)
+    found = _findings(run, loss, evaluations, _better_than_saved(run, loss, evaluations, curve), diverged, growth)
     return loss, [*found, Finding("forecast_withheld", {})] if withheld else found
 
 
-def _findings(run: Run, loss: Loss, lost_best: bool, diverged: int | None, growth: str | None) -> list[Finding]:
+def _findings(
+    run: Run,
+    loss: Loss,
+    evaluations: Sequence[Evaluation],
+    lost_best: bool,
+    diverged: int | None,
+    growth: str | None,
+) -> list[Finding]:
     found = []
     if diverged is not None:
-        found.append(Finding("loss_diverged", {"iteration": diverged}))
+        is_first = not _was_finite(run, evaluations, diverged)
+        found.append(Finding("loss_diverged", {"iteration": diverged, "first": diverged if is_first else None}))
     if growth is not None and diverged is None:
         numbers = {"gap": loss.gap, "gap_trend": loss.gap_trend, "train_steps": loss.last_train_steps}
         best = {"best_val": loss.best_val, "best_val_iteration": loss.best_val_iteration, "last_val": loss.last_val}
@@ -143,6 +152,13 @@ def _diverged(run: Run, evaluations: Sequence[Evaluation]) -> int | None:
     bad = (each.iteration for each in evaluations if each.val is not None and not is_sane(each.val))
     in_evaluations = next(bad, None)
     return min((each for each in (in_rows, in_evaluations) if each is not None), default=None)
+
+
+def _was_finite(run: Run, evaluations: Sequence[Evaluation], until: int) -> bool:
+    """Whether any loss up to that iteration was printed as a finite number."""
+    in_rows = zip(run.logged.iteration, run.logged.loss, strict=True)
+    in_evaluations = ((each.iteration, math.nan if each.val is None else each.val) for each in evaluations)
+    return any(iteration <= until and is_sane(loss) for iteration, loss in chain(in_rows, in_evaluations))
 
 
 # --- the best model, and whether it was kept -------------------------------------------------------------------------
@@ -223,7 +239,8 @@ def _trend_forecast(run: Run, curve: Sequence[tuple[int, float]]) -> tuple[Forec
     end = _schedule_end(run)
     done = later[-1][0]
     goals = [min(round(done * factor), end) if end else round(done * factor) for factor in _HORIZONS]
-    bands = [(goal, trend.at(goal)) for goal in dict.fromkeys(goals) if goal > done]
+    reached = max(done, *run.logged.last_iteration[-1:], run.ended_at or 0)
+    bands = [(goal, trend.at(goal)) for goal in dict.fromkeys(goals) if goal > reached]
     return tuple(Forecast(goal, band.value, band.low, band.high) for goal, band in bands)
 
 

@@ -168,6 +168,11 @@ def growth_of(loss: Loss, gaps: Gaps, turned: bool, beyond: float) -> str | None
 
 
 def noise_of(curve: Sequence[tuple[int, float]]) -> float | None:
-    """The standard deviation of an evaluation, ignoring the untrained model."""
+    """The standard deviation of an evaluation where the loss is lowest, ignoring the untrained model. It grows with the
+    loss: an overfitted model's varies much more than it did at its best."""
     points = [(iteration, val) for iteration, val in curve if iteration > 0]
-    return curve_noise([iteration for iteration, _ in points], [val for _, val in points])
+    lowest = min((val for _, val in points), default=0.0)
+    if lowest <= 0:
+        return curve_noise([iteration for iteration, _ in points], [val for _, val in points])
+    share = curve_noise([iteration for iteration, _ in points], [math.log(val) for _, val in points])
+    return None if share is None else share * lowest

@@ -178,6 +178,20 @@ def curve_noise(xs: Sequence[float], ys: Sequence[float]) -> float | None:
     return median(scores) * MAD
 
 
+def noise_of_a_bent_curve(xs: Sequence[float], ys: Sequence[float]) -> float | None:
+    """The same from parabolas: four neighbours over ln x, and how far they are from the best one. It tells noise from
+    the bend of a curve with few points, which no line follows."""
+    if len(xs) < 6:
+        return None
+    places, scores = [math.log(x) for x in xs], []
+    for i in range(max(0, min(len(xs) // 2, len(xs) - 5) - 1), len(xs) - 3):
+        here = places[i : i + 4]
+        weights = [1 / math.prod(x - other for other in here if other != x) for x in here]
+        apart = sum(weight * y for weight, y in zip(weights, ys[i : i + 4], strict=True))
+        scores.append(abs(apart) / math.hypot(*weights))
+    return median(scores) * MAD
+
+
 def step_noise(ys: Sequence[float], counts: Sequence[int] = (1,)) -> float:
     """The standard deviation around a slow trend, from differences of neighbours; needs three values.
 

@@ -113,11 +113,17 @@ def _shift(run: Run, pace: Pace, number: int, nan_row: int | None) -> Finding:
         return Finding("slow_beginning", {"iterations": first, **times, "ratio": 1 / ratio, "lost_s": lost})
     if _is_scheduled(run):
         return Finding("level_shift_scheduled", numbers)
-    if all(_ratio(before, level) >= SPILL_RATIO for level in levels[number:]):  # else it was another program
+    if _stays_slow_for_the_first_time(levels, number):  # else it was another program
         return Finding("memory_spill", {**numbers, "ratio": ratio})
     if at_power_limit(run) and abs(ratio - 1) <= WARMTH:
         return Finding("level_shift_at_power_limit", {**numbers, **samples_at_limit(run)})
     return Finding("level_shift", numbers)
+
+
+def _stays_slow_for_the_first_time(levels: Sequence[Level], number: int) -> bool:
+    """Memory that has spilled does not come back: whatever was that slow before and recovered is something else."""
+    ratios = [_ratio(levels[number - 1], level) for level in levels]
+    return max(ratios[:number]) < SPILL_RATIO <= min(ratios[number:])
 
 
 def _is_scheduled(run: Run) -> bool:

@@ -17,10 +17,28 @@ LEAST_PERIODIC = 4  # rows for a rhythm: three may be equally spaced by chance
 MOSTLY = 0.7  # of the rows due at the rhythm must be slow, and of the unexplained rows must follow it
 NEAREST, WITHIN = 5, 50  # stalls that show how long one takes here, from so many on either side
 ABOUT = 1.5  # two times differ by at most this factor if one thing takes them both
+APART = 2.0  # the slowest stalls are a kind of their own if the next one takes less than their part of this
 
 
 def find_rhythm(run: Run, pace: Pace, unexplained: Sequence[int]) -> tuple[int | None, frozenset[int]]:
-    """The interval at which unexplained slow rows recur throughout the run, and the rows that follow it."""
+    """The interval at which unexplained slow rows recur throughout the run, and the rows that follow it. Two things may
+    recur, each in its own rhythm, such as evaluations and data shards: then, the slower ones are looked at alone."""
+    found = _rhythm_of(run, pace, unexplained)
+    if found[0] is None and (slowest := _slowest(run, pace, unexplained)):
+        return _rhythm_of(run, pace, slowest)
+    return found
+
+
+def _slowest(run: Run, pace: Pace, unexplained: Sequence[int]) -> Sequence[int]:
+    """The rows above the widest gap between the delays, relative to them; none if no gap is wide."""
+    by_delay = sorted(unexplained, key=lambda index: pace.typical_excess_ms(run.rows, index)[0])
+    delays = [pace.typical_excess_ms(run.rows, index)[0] for index in by_delay]
+    cuts = range(LEAST_PERIODIC, len(delays) - LEAST_PERIODIC + 1)
+    ratio, cut = max(((delays[at] / max(delays[at - 1], 1e-9), at) for at in cuts), default=(0.0, 0))
+    return sorted(by_delay[cut:]) if ratio >= APART else ()
+
+
+def _rhythm_of(run: Run, pace: Pace, unexplained: Sequence[int]) -> tuple[int | None, frozenset[int]]:
     iterations = [run.rows.iteration[index] for index in unexplained]
     period = most_frequent(after - before for before, after in pairwise(iterations))
     if period is None or len(unexplained) < LEAST_PERIODIC:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -44,6 +44,7 @@ STEADY_ERROR = 0.01  # with a larger error, a change of several per cent may go 
 CHANGED_SHARE = 0.05  # they differ by at least this if the pace has changed
 LEAST_OF_FIFTHS = 15  # plain rows: with fewer, a fifth has under three rows and one slow row distorts its median
 
+ENOUGH_COVERED = 0.2  # of the usual iterations: rows that cover fewer say little about the pace
 ENOUGH_SINGLE = 30  # rows that are not folded are enough to estimate the noise
 
 FORWARD_SHARE = 1 / 3  # of a training micro-step: the backward pass costs twice the forward pass
@@ -105,6 +106,12 @@ class Pace(NamedTuple):
         return left if left > ROUNDING * covers * whole else 0.0
 
 
+def _unknown_ms(run: Run) -> float:
+    """How far apart the rows of equal steps may seem to be, per step, because the clock shows whole seconds."""
+    whole_seconds = any(caveat.code == "whole_seconds" for caveat in run.caveats)
+    return 1000 / run.rows_cover if whole_seconds else 0.0
+
+
 def find_pace(run: Run) -> Pace:
     """Separate normal rows from slow ones."""
     rows, marks = run.rows, _marks(run)
@@ -115,7 +122,10 @@ def find_pace(run: Run) -> Pace:
 
     logs = [math.log(max(rows.ms[index], LEAST_MS)) for index in plain]
     typical_rows = find_typical_rows(rows, special)
+    covered = _covered(run, marks)
+    long = _long_rows(run, plain, covered)
     kept = baseline_rows(logs, plain, typical_rows)  # positions in `plain`
+    kept = [position for position in kept if plain[position] in long] or kept
     starts = level_starts([logs[position] for position in kept])
     around = _baseline_around(rows, plain, logs, kept, starts)
     for index, typical_row in typical_rows.items():
@@ -125,27 +135,42 @@ def find_pace(run: Run) -> Pace:
     kind, noise = _classify(rows, plain, logs, kept, special, around, rounded)
 
     normal = [index for index in plain if kind[index] != SLOW]
-    times, weights = [rows.ms[index] for index in normal], [rows.count[index] for index in normal]
+    times = [rows.ms[index] for index in normal]
+    weights = [rows.count[index] * (covered[index] if covered else 1) for index in normal]
     # For a folded log, the typical rows; otherwise all, including slow ones, which may all be at the end.
-    along = kept if typical_rows else range(len(plain))
+    along = kept if typical_rows else [position for position, index in enumerate(plain) if index in long]
     counts = [rows.count[plain[position]] for position in along]
     enough = sum(counts) >= LEAST_OF_FIFTHS
     ends_ms = fifths([rows.ms[plain[position]] for position in along], counts) if enough else None
     low_ms, high_ms = weighted_quantiles(times, weights, (0.1, 0.9))
+    scatters = len(starts) > 1 or high_ms - low_ms >= _unknown_ms(run)
     step = Step(
         median_ms=weighted_median(times, weights),
         spread=noise,
-        normal_rows=sum(weights),
+        normal_rows=sum(rows.count[index] for index in normal),
         uneven_rows=sum(rows.count[index] for index in normal if kind[index] == UNEVEN),
-        levels=_levels(rows, normal, [plain[kept[start]] for start in starts]),
-        drift_share=drift([math.log(max(ms, LEAST_MS)) for ms in times]) if len(starts) == 1 else None,
+        levels=_levels(rows, normal, weights, [plain[kept[start]] for start in starts]),
+        drift_share=_drift(rows, [index for index in normal if index in long]) if len(starts) == 1 else None,
         change_share=_change(ends_ms, [logs[position] for position in along]),
         first_fifth_ms=ends_ms and ends_ms[0],
         last_fifth_ms=ends_ms and ends_ms[1],
-        low_ms=low_ms,
-        high_ms=high_ms,
+        low_ms=low_ms if scatters else None,
+        high_ms=high_ms if scatters else None,
     )
-    return Pace(step, around, kind, marks, "rows", covered=_covered(run, marks))
+    return Pace(step, around, kind, marks, "rows", covered=covered)
+
+
+def _long_rows(run: Run, plain: Sequence[int], covered: Sequence[int]) -> Container[int]:
+    """The rows that show the pace: all, or those that cover about as many iterations as usual. Some trainers print each
+    of the first ten steps, and then every 500th."""
+    if not covered:
+        return range(len(run.rows))
+    least = ENOUGH_COVERED * run.rows_cover
+    return frozenset(index for index in plain if covered[index] >= least) or range(len(run.rows))
+
+
+def _drift(rows: Rows, normal: Sequence[int]) -> float | None:
+    return drift([math.log(max(rows.ms[index], LEAST_MS)) for index in normal])
 
 
 def steady(step: Step) -> bool:
@@ -188,10 +213,10 @@ def _marks(run: Run) -> Marks:
 
 def _covered(run: Run, marks: Marks) -> Sequence[int]:
     """For each row, the number of iterations since the one before; 1 for the first row of a process."""
+    if run.rows_cover_shown_by == "trainer":  # some rows cover more, even if most cover one iteration
+        return since_row_before(run)
     if run.rows_cover == 1:
         return ()
-    if run.rows_cover_shown_by == "trainer":
-        return since_row_before(run)
     covered, last = array("q"), 0
     from_start = run.rows_cover_shown_by == "clock"
     most = run.rows.last_iteration[-1] if from_start and len(run.rows) else run.rows_cover
@@ -277,17 +302,17 @@ def _deviation(residuals: Sequence[tuple[float, int]]) -> float:
     return median(abs(each) for each, _ in residuals)
 
 
-def _levels(rows: Rows, normal: Sequence[int], starts: Sequence[int]) -> tuple[Level, ...]:
+def _levels(rows: Rows, normal: Sequence[int], weights: Sequence[int], starts: Sequence[int]) -> tuple[Level, ...]:
     """The stretches that start at the rows `starts`; the first one starts at the very first row."""
     levels = []
     bounds = [0, *starts[1:], len(rows)]
     for begin, end in pairwise(bounds):
-        own = normal[bisect_left(normal, begin) : bisect_left(normal, end)]
-        times, weights = [rows.ms[index] for index in own], [rows.count[index] for index in own]
+        own = slice(bisect_left(normal, begin), bisect_left(normal, end))
+        times = [rows.ms[index] for index in normal[own]]
         last = rows.last_iteration[end - 1]
         if end < len(rows):
             last = min(last, rows.iteration[end] - 1)  # groups may overlap, levels do not
-        levels.append(Level(rows.iteration[begin], last, weighted_median(times, weights)))
+        levels.append(Level(rows.iteration[begin], last, weighted_median(times, weights[own])))
     return tuple(levels)
 
 

@@ -1,8 +1,10 @@
-"""What a slow row consists of: start-up, evaluation, checkpoint, restart, a recurring stall, or a single one."""
+"""What a slow row consists of: start-up, evaluation, checkpoint, restart, fetching data, a recurring stall, or a single
+one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from nanopace.diagnosis.result import Cause, SlowRow, Startup
@@ -17,6 +19,8 @@ from nanopace.run import Run
 
 WARM_UP_ROWS = 10  # slow rows this soon after the first are still compiling
 NEIGHBOURS = 5  # rows on either side that show what is usual there
+CHANCE = 0.001  # that so many slow rows contain a fetch: below this, the fetches delayed them
+STALLS: tuple[Cause, ...] = ("stall", "periodic", "data")
 MOST_OF_START = 0.98  # if an evaluation takes more of a first row, too little is left to identify its start-up
 
 
@@ -35,7 +39,8 @@ def break_down_rows(run: Run, pace: Pace) -> Breakdown:
     warming = _warming(pace, cold_rows(run, pace))
     explained = {*warming, *pace.marks.evaluation, *pace.marks.checkpoint}
     unexplained = [index for index, kind in enumerate(pace.kind) if kind == SLOW and index not in explained]
-    period, periodic = find_rhythm(run, pace, unexplained)
+    fetching = _delayed_by_fetches(run, unexplained)
+    period, periodic = find_rhythm(run, pace, [index for index in unexplained if index not in fetching])
     pace = pace._replace(delays=delays_of_events(run, pace, period, periodic), shifts=level_shifts(run, pace))
     costs = find_costs(run, pace)
     stalled = _stalls_without_baseline(run, pace) if pace.basis == "none" else {}
@@ -53,7 +58,7 @@ def break_down_rows(run: Run, pace: Pace) -> Breakdown:
             elif kind == MARKED:
                 parts[index] = {}  # the first row of a process, but like the others
             else:
-                parts[index] = {"periodic" if index in periodic else "stall": excess}
+                parts[index] = {"data" if index in fetching else "periodic" if index in periodic else "stall": excess}
     slow = [index for index, kind in enumerate(pace.kind) if kind == SLOW or index in stalled]
     return Breakdown(
         slow_rows=tuple(_slow_row(run, pace, index, parts[index]) for index in slow),
@@ -79,6 +84,29 @@ def _warming(pace: Pace, cold: frozenset[int]) -> dict[int, Cause]:
         if not first:  # later processes warm up like the first one
             most = max(1, len(warming))
     return warming
+
+
+def _delayed_by_fetches(run: Run, slow: Collection[int]) -> frozenset[int]:
+    """The slow rows that contain a fetch of data, if there are more of them than chance explains.
+
+    Where fetches delay nothing, they hit a row by its length, so a slow one more often than others.
+    """
+    if not run.fetches or not slow:
+        return frozenset()
+    fetches = frozenset(run.fetches)
+    hit = frozenset(index for index in slow if run.rows.last_iteration[index] in fetches)
+    slow_ms = sum(run.rows.ms[index] for index in slow) / len(slow)
+    usual = min(1.0, len(fetches) * slow_ms / sum(run.rows.sum_ms))
+    return hit if _chance_of(len(hit), len(slow), usual) < CHANCE else frozenset()
+
+
+def _chance_of(hits: int, of: int, usual: float) -> float:
+    """An upper bound of the chance of so many hits or more, if each has the chance `usual` (Chernoff's bound)."""
+    share = hits / of
+    if share <= usual:
+        return 1.0
+    missed = (1 - share) * math.log((1 - share) / (1 - usual)) if share < 1 else 0.0
+    return math.exp(-of * (share * math.log(share / usual) + missed))
 
 
 def _start_parts(excess: float, cause: Cause, index: int, pace: Pace, costs: Costs) -> dict[Cause, float]:

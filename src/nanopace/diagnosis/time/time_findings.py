@@ -15,7 +15,7 @@ from nanopace.diagnosis.time.faults import (
 )
 from nanopace.diagnosis.time.pace_findings import lost_to_levels_s, step_findings
 from nanopace.diagnosis.time.rows import Pace
-from nanopace.diagnosis.time.slow_rows import MOST_OF_START, Breakdown
+from nanopace.diagnosis.time.slow_rows import MOST_OF_START, STALLS, Breakdown
 from nanopace.diagnosis.time.wall_time import Clock, Event
 from nanopace.medians import typical
 from nanopace.run import Evaluation, Run
@@ -31,6 +31,7 @@ def time_findings(
         (wall.startup_s, _startup(run, pace, breakdown)),
         (_total_s(_gaps(clock)), _largest_of("gap_between_rows", _gaps(clock))),
         (_sum_s(breakdown, "periodic") + _sum_s(breakdown, "stall"), _stalls(breakdown, wall)),
+        (_sum_s(breakdown, "data"), _fetches(run, breakdown, wall)),
         (_total_s(_unexplained_stalls(clock)), _largest_of("long_events", _unexplained_stalls(clock))),
         (waited_for_data_s(faults), data_stall_findings(faults, wall)),
         (wall.suspended_s, suspension_findings(faults)),
@@ -47,12 +48,21 @@ def time_findings(
     ]
 
 
+def _outside_clock(run: Run) -> list[Finding]:
+    """The evaluations whose time is unknown. The trainer may have timed others, such as benchmarks."""
+    untimed = {each.iteration: each.count for each in run.evaluations if each.ms is None}
+    timed = [each.ms for each in run.evaluations if each.ms is not None]
+    timed += [each.ms for each in run.spans if each.phase == "evaluation"]
+    if not untimed:
+        return []
+    known = {"timed": len(timed) or None, "timed_s": sum(timed) / 1000 if timed else None}
+    return [Finding("evaluations_outside_clock", {"count": sum(untimed.values()), **known})]
+
+
 def _evaluations(run: Run, pace: Pace, breakdown: Breakdown, wall: Wall, clock: Clock) -> list[Finding]:
     evaluations, findings = breakdown.costs.evaluations, []
     if not run.row_contains_evaluation:
-        if evaluations.count and evaluations.each_ms is None:
-            findings.append(Finding("evaluations_outside_clock", {"count": evaluations.count}))
-        return findings
+        return [] if evaluations.each_ms is not None else _outside_clock(run)
     costs = [
         (_cost_ms(breakdown, evaluation.row) / run.rows.count[evaluation.row], run.rows.count[evaluation.row])
         for evaluation in breakdown.costs.counted
@@ -77,7 +87,7 @@ def _evaluations(run: Run, pace: Pace, breakdown: Breakdown, wall: Wall, clock: 
 
 def _cost_ms(breakdown: Breakdown, row: int) -> float:
     """The time of a row beyond its step, without stalls."""
-    return sum(ms for cause, ms in breakdown.parts.get(row, {}).items() if cause not in ("stall", "periodic"))
+    return sum(ms for cause, ms in breakdown.parts.get(row, {}).items() if cause not in STALLS)
 
 
 def _hidden_findings(run: Run, breakdown: Breakdown, clock: Clock) -> list[Finding]:
@@ -160,6 +170,12 @@ def _in_doubt(breakdown: Breakdown) -> list[Finding]:
     longer_s = sum(count * (ms - each_ms) for ms, count in rows) / 1000
     numbers = {"saved_rows": sum(count for _, count in rows), "evaluation_s": each_ms / 1000, "longer_s": longer_s}
     return [Finding("save_in_doubt", numbers)]
+
+
+def stalls_in_doubt_s(findings: Sequence[Finding]) -> float:
+    """Of what counts as stalls, what may have been checkpoints."""
+    longer = (each.numbers["longer_s"] for each in findings if each.code == "save_in_doubt")
+    return sum(each for each in longer if isinstance(each, (int, float)))
 
 
 def _excess_in_doubt(breakdown: Breakdown) -> list[tuple[float, int]]:
@@ -264,6 +280,22 @@ def _stalls(breakdown: Breakdown, wall: Wall) -> list[Finding]:
         }
         findings.append(Finding("stalls", numbers))
     return findings
+
+
+def _fetches(run: Run, breakdown: Breakdown, wall: Wall) -> list[Finding]:
+    fetched = [row for row in breakdown.slow_rows if "data" in row.causes]
+    if not fetched:
+        return []
+    largest, total_s = max(fetched, key=lambda row: row.parts_ms["data"]), _sum_s(breakdown, "data")
+    numbers = {
+        "rows": _lines(fetched),
+        "total_s": total_s,
+        "total_share": total_s / wall.awake_s,
+        "largest_s": largest.parts_ms["data"] / 1000,
+        "iteration": largest.iteration,
+        "fetch_share": len(run.fetches) / run.rows.lines,
+    }
+    return [Finding("fetch_stalls", numbers)]
 
 
 def _gaps(clock: Clock) -> list[Event]:

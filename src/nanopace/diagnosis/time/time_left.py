@@ -22,7 +22,7 @@ from itertools import accumulate
 from nanopace.diagnosis.result import Ahead, Wall
 from nanopace.diagnosis.time.rhythm import LEAST_PERIODIC
 from nanopace.diagnosis.time.rows import Pace
-from nanopace.diagnosis.time.slow_rows import Breakdown
+from nanopace.diagnosis.time.slow_rows import STALLS, Breakdown
 from nanopace.diagnosis.time.wall_time import Clock, bucket_of, is_event, without_stall
 from nanopace.medians import typical
 from nanopace.run import Rows, Run
@@ -50,9 +50,7 @@ def look_ahead(run: Run, pace: Pace, breakdown: Breakdown, wall: Wall, clock: Cl
     steps_s = now_ms / 1000 + _recurring_s(run, breakdown) / max(1, done)
     each_s = steps_s + overhead_s
     limit = run.number("max_iters")
-    remaining = max(0, int(limit) - rows.last_iteration[-1]) if limit is not None and len(rows) else None
-    if run.ending == "finished":
-        remaining = 0  # also if the trainer counts from 0 to max_iters - 1
+    remaining = iterations_left(run, int(limit), rows) if limit is not None and len(rows) else None
     eta_s = None if remaining is None or pace.basis == "none" else remaining * each_s
     if eta_s and limit is not None and evaluations.count and evaluations.interval:  # the remaining ones can be counted
         to_come = int(limit) // evaluations.interval - rows.last_iteration[-1] // evaluations.interval
@@ -72,6 +70,11 @@ def look_ahead(run: Run, pace: Pace, breakdown: Breakdown, wall: Wall, clock: Cl
     )
 
 
+def iterations_left(run: Run, limit: int, rows: Rows) -> int:
+    """The iterations after the last row until max_iters."""
+    return 0 if run.ending == "finished" else max(0, limit - run.stops_before_max_iters - rows.last_iteration[-1])
+
+
 def _awake_ends(rows: Rows, clock: Clock) -> Sequence[float]:
     """The wall clock at the end of each row, without the time that the machine slept."""
     slept = [(event.iteration, event.ms / 1000) for event in clock.events if event.bucket == "suspended"]
@@ -87,7 +90,7 @@ def _recurring_s(run: Run, breakdown: Breakdown) -> float:
     stalls = [
         (ms / run.rows.count[row], run.rows.count[row])
         for row, parts in breakdown.parts.items()
-        if (ms := parts.get("stall", 0.0) + parts.get("periodic", 0.0)) > 0
+        if (ms := sum(parts.get(cause, 0.0) for cause in STALLS)) > 0
     ]
     stalls += [(span.ms, 1) for span in run.spans if is_event(span) and bucket_of(span) == "stall"]
     count = sum(count for _, count in stalls)

@@ -43,6 +43,7 @@ _OF_CAUSE: Mapping[Cause, Bucket] = {
     "checkpoint": "checkpoint",
     "restart": "restart",
     "periodic": "stall",
+    "data": "stall",
     "stall": "stall",
 }
 
@@ -92,7 +93,7 @@ def account(run: Run, pace: Pace, breakdown: Breakdown) -> tuple[Wall, Restarts,
     last = run.rows.last_iteration[-1] if len(run.rows) else 0
     return (
         _wall(run, pace, breakdown, spent),
-        Restarts(len(run.restarts), lost, spent["restart"] / 1000),
+        Restarts(len(run.restarts), lost, _lost_s(run, lost, spent["restart"])),
         Clock(
             row_end_s,
             tuple(events),
@@ -101,6 +102,11 @@ def account(run: Run, pace: Pace, breakdown: Breakdown) -> tuple[Wall, Restarts,
             after_s=sum(event.ms for event in hidden if event.iteration >= last) / 1000,
         ),
     )
+
+
+def _lost_s(run: Run, lost_iterations: int, ms: float) -> float | None:
+    """What restarts cost; None if no iteration was repeated and the log does not show how long the start-ups took."""
+    return ms / 1000 if lost_iterations or ms or not run.restarts else None
 
 
 def _between_rows(run: Run, pace: Pace, breakdown: Breakdown) -> list[Event]:
@@ -195,8 +201,7 @@ def _walk(
             clock_ms += events[pending].ms
             event_ends.append(clock_ms / 1000)
             pending += 1
-        if run.rows_cover > 1:
-            row_ms, count = row_ms * pace.covers(index), count * pace.covers(index)
+        row_ms, count = row_ms * pace.covers(index), count * pace.covers(index)
         if known:
             # Add the iterations without a row. If groups overlap, an excess before makes up for a deficit after.
             row_ms += (end - last - count) * step_ms
@@ -269,7 +274,7 @@ def _wall(run: Run, pace: Pace, breakdown: Breakdown, spent: Mapping[Bucket, flo
     measured = run.wall_ms is not None
     no_cost = bool(costs.without_cost) or (costs.evaluations.count > 0 and costs.evaluation_ms is None)
     if not run.row_contains_evaluation:  # the one before the first step is not in the rows either
-        no_cost = bool(run.evaluations) and all(each.ms is None for each in run.evaluations)
+        no_cost = costs.evaluation_ms is None and any(each.ms is None for each in run.evaluations)
     saves_apart = any(save.row is None or save.row not in costs.cold_rows for save in run.checkpoints)
     contained = costs.evaluations.contains_checkpoint or costs.saves_in_doubt
     no_save_cost = saves_apart and not contained and (costs.checkpoint_ms is None or pace.basis == "none")
