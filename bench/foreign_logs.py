@@ -41,12 +41,16 @@ class Grep(NamedTuple):
 
 
 TRAINERS = {  # by format name, sometimes followed by the kind of its rows
+    "makemore": Grep(  # whose rows look like build-nanogpt's: of both, the first counts
+        rf"^step {_STEP} \| loss {_LOSS} \| step time {_TIME}ms$", rf"^step \d+ train loss: \S+ test loss: {_VAL}$"
+    ),
     "build_nanogpt": Grep(
         rf"(?i)^[^a-z]*step[ :]*{_STEP}[ |,]+(?:train.)?loss *[:= ] *{_LOSS}.*?(?:(?:dt|time)[ :=]+|[|,] *){_TIME} ?ms",
         rf"(?i)^(?:step \d+ \| )?(?:validation|val) loss:? +{_VAL}$",
     ),
     "build_nanogpt_log": Grep(rf"^{_STEP} train {_LOSS}", rf"^\d+ val {_VAL}", timed=False),
     "llama2c": Grep(rf"^{_STEP} \| loss {_LOSS} \| lr \S+ \| {_TIME}ms", rf"^step \d+: train loss .*val loss {_VAL}$"),
+    "mingpt": Grep(rf"^iter_dt (?!0\.00ms){_TIME}ms; iter {_STEP}: train loss {_LOSS}$"),  # 0.00: there is no time yet
     "llmc": Grep(
         rf"step +{_STEP}/\d+(?: \||:) (?:train )?loss +{_LOSS}.*?[|(] ?{_TIME} ms", rf"^val loss {_VAL}$", first=1
     ),

@@ -5,6 +5,7 @@ Python and torch take some time before either trainer can do anything: the secon
 
     python bench/start.py path/to/nanoGPT        # two minutes on an H200
     python bench/start.py                        # only ours
+    python bench/start.py --ours recipe=fast     # with other knobs; repeatable
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 from pathlib import Path
 from statistics import median
 
+from loss_clock import parse_setting
 from nanogpt import Knobs, environment, write_config, write_zipf_tokens
 
 VOCAB = 50304
@@ -38,6 +40,7 @@ KNOBS: Knobs = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nanogpt", type=Path, nargs="?")
+    parser.add_argument("--ours", action="append", metavar="SETTING", help="knobs of a nanopace run; repeatable")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
@@ -48,16 +51,17 @@ def main() -> None:
         _import_torch()  # reads it from disk once, so that no start pays for that
         alone = median(_import_torch() for _ in range(3))
         print(f"Python and torch alone: {alone:.1f} s", flush=True)
-        trainers = [("nanopace", ours, room)]
+        trainers = [(f"nanopace {each}".strip(), ours, room, parse_setting(each)) for each in args.ours or [""]]
         if args.nanogpt is not None:
-            trainers.append(("nanoGPT", theirs, args.nanogpt))
-        for name, command, directory in trainers:
+            trainers.append(("nanoGPT", theirs, args.nanogpt, {}))
+        for number, (name, command, directory, own) in enumerate(trainers):
             for start in ("cold", "warm"):
-                seconds, row = _first_step(command, knobs, directory, room / f"{name}-run")
+                out = room / f"run-{number}"
+                seconds, row = _first_step(command, {**knobs, **own}, directory, out)
                 left = f"{seconds - alone:.1f} s without Python and torch"
                 print(f"{name}, {start}: {seconds:.1f} s to the first step, {left}", flush=True)
-                if name == "nanopace":
-                    print(_spans(room / f"{name}-run" / "ledger.jsonl"), flush=True)
+                if command is ours:
+                    print(_spans(out / "ledger.jsonl"), flush=True)
                 else:
                     print(f"  its log reports {_row_seconds(row):.1f} s for iter 0", flush=True)
 

@@ -3,11 +3,13 @@ numbers, debris from terminals and schedulers, several runs and restarts."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from random import Random
 
-from fuzzing.hostile import NUMBERS, encoded, packed, spoil
+from fuzzing.hostile import NUMBERS, altered_json, encoded, packed, spoil
 
 _NUMBER = re.compile(rb"\d[\d,]*\.?\d*(?:e[+-]?\d+)?")
 _ITERATION = re.compile(rb"((?:iter|step|Step) )(\d+)")
@@ -83,6 +85,8 @@ def make_log(dice: Random) -> bytes:
             return encoded(dice, data)
         case 2 | 3 | 4:
             return spoil(dice, data)
+        case 6:
+            return _in_notebook(dice, data)
         case 5 if dice.random() < 0.003:
             return _large(dice, header, row)
         case _:
@@ -92,6 +96,24 @@ def make_log(dice: Random) -> bytes:
 def hostile_numbers(dice: Random, data: bytes) -> bytes:
     share = dice.choice((0.02, 0.1, 0.5))
     return _NUMBER.sub(lambda found: dice.choice(NUMBERS).encode() if dice.random() < share else found[0], data)
+
+
+def _in_notebook(dice: Random, data: bytes) -> bytes:
+    """The data as what the cells of a notebook printed, cut anywhere."""
+    text = data.decode("utf-8", "replace")
+    cuts = [0, *sorted(dice.randrange(len(text) + 1) for _ in range(dice.choice((0, 1, 3)))), len(text)]
+    parts = [text[begin:end] for begin, end in pairwise(cuts)]
+    outputs: list[dict[str, object]] = [
+        {"output_type": "stream", "name": "stdout", "text": part.splitlines(True) if dice.random() < 0.5 else part}
+        for part in parts
+    ]
+    outputs.append({"output_type": "error", "traceback": ["Traceback (most recent call last)", "NameError: x"]})
+    outputs.append({"output_type": "display_data", "data": {"text/plain": ["<Figure>"]}})
+    dice.shuffle(outputs)
+    size = dice.choice((1, 2, 9))
+    cells = [{"outputs": outputs[at : at + size]} for at in range(0, len(outputs), size)]
+    document = {"cells": cells, "metadata": {}, "nbformat": 4}
+    return altered_json(dice, document) if dice.random() < 0.5 else json.dumps(document).encode()
 
 
 def _alter_lines(dice: Random, lines: list[bytes]) -> None:

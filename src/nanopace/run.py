@@ -37,8 +37,12 @@ Because = Literal[
     "batch_shape",  # batch_size x gradient_accumulation_steps x block_size
     "mfu_time_parameters",  # printed mfu x peak x time / FLOPs per token
     "printed_rate",  # printed tokens per second x time
+    "counted_tokens",  # the trainer counts all tokens so far, and not every step has the same number
+    "printed_mfu",  # FLOPs of an iteration / (printed mfu x time)
     "printed_tflops",  # printed TFLOP/s per GPU / its tokens per second
     "row_spacing",  # the distance between rows, or between evaluations, in the log
+    "repeated_line",  # every process prints a line that the log has several times
+    "unnumbered_device",  # "using device: cuda": several processes would add a number
     "trainer",  # what this trainer always does, such as nanoGPT's peak of 312 TFLOP/s
 ]
 
@@ -332,22 +336,20 @@ class Run(Record):
     spans: tuple[Span, ...] = ()
     facts: Mapping[str, Fact] = MappingProxyType({})
     trainer: str = "nanoGPT"
-    row_contains_evaluation: bool = (
-        True  # nanoGPT's clock keeps running during evaluations and checkpoints; nanochat's does not
-    )
+    row_contains_evaluation: bool = True  # nanoGPT's clock runs during evaluations and checkpoints, nanochat's does not
     mfu_smoothing: float | None = None  # weight of the past in the printed mfu: 0.9 in nanoGPT; None: not smoothed
     row_loss: RowLoss = "micro-batch"  # what the loss of a row refers to
     nanogpt_knobs: bool = True  # the trainer's settings are nanoGPT's knobs
     gpt2_shape: bool = True  # tokens and FLOPs follow from batch, layers and width, if these are known
     compiles: bool = True  # the trainer can compile the model
     has_stages: bool = False  # the trainer trains a model in several stages, like nanochat
-    cools_down: bool = (
-        False  # this trainer's learning rate falls to the end, and the loss then falls faster than before
-    )
+    stops_before_max_iters: bool = False  # the trainer counts iterations from 0 to max_iters - 1
+    cools_down: bool = False  # the trainer's learning rate falls to the end, and the loss then falls faster than before
     wall_ms: float | None = None  # measured from start to end, only by our own trainer
     gpu_use: GpuUse | None = None
     gpu_readings: tuple[GpuReading, ...] = ()  # thinned out, but with the extremes of every stretch
     ending: Ending | None = None  # how the run ended, according to the log; None if the log just stops
+    ended_at: int | None = None  # the last iteration, if the end names it; it may come after the last row
     conflicts: tuple[tuple[str, FactValue, FactValue], ...] = ()  # (knob, used, contradicted)
     skipped: tuple[int, ...] = ()  # iterations whose update was skipped, in the order they ran
     spikes: tuple[LossSpike, ...] | None = None  # None if the trainer does not watch its loss
@@ -369,6 +371,7 @@ class Run(Record):
     untimed: Mapping[Stage, int] = MappingProxyType({})  # rows without a time after the timed ones, by stage
     rates: tuple[tuple[int, float], ...] = ()  # learning rates as printed, by iteration: at most a few hundred of them
     untimed_rows: Rows = Rows()  # iterations and losses of a log without any times; `rows` is then empty
+    fetches: tuple[int, ...] = ()  # iterations of the rows in whose time data was fetched over the network
     caveats: tuple[Caveat, ...] = ()
     clock_ms: float = 0.0  # resolution of the clock whose differences are the rows' times
 

@@ -48,6 +48,21 @@ def test_logs_that_unpack_to_gigabytes(tmp_path: Path) -> None:
         assert "unpacks to more than 500 times its size, which no log does" in answer.err
 
 
+def test_notebooks_that_take_much_memory(tmp_path: Path) -> None:
+    """As many bytes as are parsed at once: values, levels, and a character that makes a text four times as wide."""
+    names = bombs(tmp_path, "packed.ipynb", b'{"cells": [')
+    for name, start, part, end in (
+        ("values", '{"nbformat": 4, "cells": [', "{}, ", "{}]}"),
+        ("levels", '{"nbformat": 4, "cells": ', "[", ""),
+        ("wide", '{"nbformat": 4, "cells": [{"outputs": [{"text": "\\ud83d\\ude80', "x" * 4000, '"}]}]}'),
+    ):
+        (tmp_path / f"{name}.ipynb").write_text(start + part * ((63 << 20) // len(part)) + end)
+        names.append(f"{name}.ipynb")
+    for answer in refused(tmp_path, *(f"explain {name}" for name in names)):
+        assert answer.mb < 600
+        assert answer.seconds < 30
+
+
 def test_texts_that_unpack_to_gigabytes(tmp_path: Path) -> None:
     names = bombs(tmp_path, "text", b"some text ") + bombs(tmp_path, "rows.jsonl", b'{"text": "a"}\n', ("gz", "zst"))
     zip_bomb(tmp_path / "archive.zip", "text.txt")

@@ -175,3 +175,13 @@ def test_of_one_row_nothing_is_said_that_it_does_not_tell(text: str, tmp_path: P
     assert "1 rows" not in report
     assert " to 0" not in report
     assert not any(line.split()[:2] == ["training", "100.0%"] for line in report.splitlines())
+
+
+def test_overfitting_is_in_the_answer_and_not_repeated() -> None:
+    """Every step after the best evaluation was in vain, however fast it was."""
+    risen = Finding("overfitting", {"best_val": 1.464, "best_val_iteration": 1500, "last_val": 1.9392})
+    assert "The model is overfitting: the validation loss was best at iteration 1,500" in headline(findings=(risen,))
+    assert explain(findings=(risen,)).count("overfitting") == 1
+    slower = slow_down("level_shift", 5000, 600.0)
+    both = headline(findings=(risen, slower))
+    assert both.index("From iteration 5,000 on") < both.index("The model is overfitting")

@@ -61,7 +61,9 @@ def test_a_format_is_called_as_its_trainer_unless_it_has_a_label() -> None:
         "llama2c": "llama2.c",
         **dict.fromkeys(("llmc", "llmc_python", "llmc_log"), "llm.c"),
         **dict.fromkeys(("llmq", "llmq_json"), "LLM.Q"),
-        **dict.fromkeys(("hf_trainer_state", "hf_console"), "Hugging Face Trainer"),
+        "mingpt": "minGPT",
+        "makemore": "makemore",
+        **dict.fromkeys(("hf_trainer_state", "hf_console", "hf_table"), "Hugging Face Trainer"),
         "llama_factory": "LLaMA-Factory",
         "lightning": "Lightning",
         "tensorboard": "TensorBoard",
@@ -96,4 +98,6 @@ def test_what_never_compiles_has_no_compilation() -> None:
         assert words("en").cause("compile", name) == "warm-up"
         assert words("en").phase("startup", name) == "start-up"
     assert words("en").cause("compile", "nanogpt") == words("en").cause("compile")
+    assert words("en").cause("compile", "nanogpt", compiles=False) == "warm-up"
+    assert words("en").phase("startup", compiles=False) == "start-up"
     assert words("en").phase("evaluation", "llmc") == "evaluation"

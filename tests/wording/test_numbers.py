@@ -214,6 +214,9 @@ def test_a_step_of_seconds_is_told_in_seconds(ms: float, shown: str) -> None:
         ("sooner_tokens", 8.2e6, 8.2e6, ("8.2M", "8.2M")),
         ("faster_ms", 1005.1, 1014.0, ("1.005 s", "1.014 s")),
         ("before_ms", 999.0, 1100.0, ("999.0 ms", "1.10 s")),
+        ("slower_tokens_per_s", 1_246_400.0, 1_256_600.0, ("1.246M", "1.257M")),  # 0.8%, not 8%
+        ("slower_tokens_per_s", 56_100.0, 134_100.0, ("56.1k", "134.1k")),
+        ("new_ms", 0.0, 0.0, ("0.00 ms", "0.00 ms")),
     ],
 )
 def test_numbers_that_differ_are_seen_to_differ(name: str, a: float, b: float, shown: tuple[str, str]) -> None:

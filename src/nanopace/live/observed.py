@@ -112,7 +112,7 @@ class ObservedBuilder(RunBuilder):
         if self._observer is not None:
             self._observer.saw_skipped(iteration)
 
-    def ending(self, ending: Ending) -> None:
-        super().ending(ending)
+    def ending(self, ending: Ending, at: int | None = None) -> None:
+        super().ending(ending, at)
         if self._observer is not None:
             self._observer.saw_ending(ending)

@@ -11,12 +11,12 @@ from nanopace.errors import InputError
 from nanopace.live.observed import ObservedBuilder, Observer
 from nanopace.live.one_process import OneProcess
 from nanopace.run import Run
-from nanopace.sources.build import LineReader
 from nanopace.sources.detect import SNIFF_BYTES, Detector
 from nanopace.sources.formats.registry import add_formats_of_packages
 from nanopace.sources.log_format import LogFormat
 from nanopace.sources.processes.interleaved import Printed
 from nanopace.sources.processes.rank_prefixes import BEGINNING, Ranks, find_ranks, of_one_rank
+from nanopace.sources.readers import LineReader
 from nanopace.sources.text import lines, width_of
 
 MOST_ROWS = 8192  # single rows; beyond this, similar ones are folded

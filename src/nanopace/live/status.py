@@ -12,7 +12,7 @@ from nanopace.medians import median
 from nanopace.record import replace
 from nanopace.run import Row
 from nanopace.sources.formats.registry import find_format
-from nanopace.views.report import card_range, seconds_by_phase
+from nanopace.views.report import card_range, seconds_by_phase, tilde
 from nanopace.views.terminal.sparkline import LEVELS
 from nanopace.views.terminal.status_lines import Losses, fitting
 from nanopace.wording.catalog import Words
@@ -128,7 +128,8 @@ def _speed(status: Status, words: Words) -> list[str]:
     now_ms = step.levels[-1].median_ms
     parts = []
     if tokens_per_s is not None:
-        parts.append(words.text("{tokens} tokens/s", tokens=words.si(tokens_per_s * step.median_ms / now_ms)))
+        tokens = tilde(status.diagnosis, "tokens_per_iteration") + words.si(tokens_per_s * step.median_ms / now_ms)
+        parts.append(words.text("{tokens} tokens/s", tokens=tokens))
     if step.normal_rows:
         parts.append(words.text("{time} per step", time=words.ms(now_ms)))
     shares = (mfu.card, mfu.card_low, mfu.card_high)
@@ -136,6 +137,7 @@ def _speed(status: Status, words: Words) -> list[str]:
     mfu = replace(mfu, card=card, card_low=low, card_high=high)
     if mfu.card_name is not None and (mfu.card is not None or mfu.card_low is not None):
         share = words.value("card", mfu.card) if mfu.card is not None else card_range(mfu, words)
+        share = tilde(status.diagnosis, "flops_per_token") + share
         parts.append(words.text("{share} of the {card}", share=share, card=words.value("card_name", mfu.card_name)))
     return parts
 

@@ -48,7 +48,8 @@ def throughput(report: Report) -> Section:
         rows.append((words.text("1,000 more iterations"), words.duration(ahead.seconds_per_1000), ""))
     if ahead.eta_s is not None and ahead.remaining_iterations:
         done = words.percent(share_done(diagnosis))
-        note = words.text("{n} iterations to go, {share} done", n=ahead.remaining_iterations, share=done)
+        left = ahead.remaining_iterations
+        note = words.plural("{n} iteration to go, {share} done", "{n} iterations to go, {share} done", left, share=done)
         if ahead.eta_low_s is not None and ahead.eta_high_s is not None:
             low, high = words.duration(ahead.eta_low_s), words.duration(ahead.eta_high_s)
             if low != high:

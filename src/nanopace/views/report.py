@@ -12,11 +12,12 @@ from nanopace.wording.catalog import UNKNOWN, Words
 # How the log was read, which matters before anything else. Shown below the title.
 READING = (
     *("many_runs", "other_ranks", "interleaved_processes"),
-    *("quoted_log", "log_truncated", "unread_evaluations", "rows_cover_several", "untimed_log"),
+    *("quoted_log", "log_truncated", "unread_evaluations", "rows_cover_several"),
+    *("untimed_log", "restarts_untimed"),
     *("clock_set_to_zero", "rows_ahead_of_gpu", "batch_scheduled", "attention_scheduled", "layers_repeated"),
     "counts_from_one",
     *("rate_per_gpu", "rate_wrong", "iterations_are_micro_batches"),
-    *("tracked_series", "whole_seconds", "rate_with_evaluations"),
+    *("tracked_series", "bar_hides_time", "whole_seconds", "rate_with_evaluations", "seconds_as_ms"),
 )
 
 # The section in which a finding appears. Advice has its own section.
@@ -44,8 +45,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "checkpoint_not_first",
         *("hidden_evaluations", "hidden_in_doubt", "align_log_interval", "hidden_unpriced", "after_last_row"),
         *("evaluation_with_samples", "evaluations_outside_clock", "gap_between_rows"),
-        *("periodic_stalls", "stalls", "long_events", "data_stalls", "suspended", "uneven_rows", "restarts"),
-        "rollbacks",
+        *("periodic_stalls", "stalls", "fetch_stalls", "long_events", "data_stalls", "suspended", "uneven_rows"),
+        *("restarts", "rollbacks"),
     ),
     "throughput": ("tokens_unknown", "printed_rate_wrong", "rate_smoothed"),
     "gpu": (
@@ -88,7 +89,7 @@ RESTS_ON: Mapping[str, tuple[str, ...]] = {
 }
 
 # A slow row often has several causes. It is drawn as the first of these, the least common.
-CAUSES = ("restart", "compile", "stall", "periodic", "checkpoint", "evaluation")
+CAUSES = ("restart", "compile", "stall", "periodic", "data", "checkpoint", "evaluation")
 
 MOST_NOTES = 8
 LONGEST_NOTE = 300  # characters
@@ -226,7 +227,7 @@ def phase_name(diagnosis: Diagnosis, phase: str, words: Words) -> str:
             return words.text("training and evaluation")
         if not diagnosis.wall.measured:
             return words.text("training and the rest")
-    return words.phase(phase, diagnosis.source.format)
+    return words.phase(phase, diagnosis.source.format, compiles=may_compile(diagnosis))
 
 
 def _is_nothing(seconds: float | None, wall: Wall) -> bool:
@@ -254,7 +255,7 @@ def span_of(diagnosis: Diagnosis, words: Words) -> list[str]:
             last=source.last_iteration,
         ),
     ]
-    if "world_size" in facts:
+    if "world_size" in facts and facts["world_size"].value != 1:
         together = words.text("{n} processes", n=facts["world_size"].value)
         parts.append(f"{together} ({facts['parallel'].value})" if "parallel" in facts else together)
     return parts
@@ -268,8 +269,8 @@ def total_time(diagnosis: Diagnosis, words: Words) -> list[str]:
 
 def share_done(diagnosis: Diagnosis) -> float | None:
     """The share of max_iters that is done; None if nothing is left or it is unknown."""
-    done, left = diagnosis.source.last_iteration, diagnosis.ahead.remaining_iterations
-    return done / (done + left) if left else None
+    limit, left = diagnosis.ahead.max_iters, diagnosis.ahead.remaining_iterations
+    return max(0.0, 1 - left / limit) if left and limit else None
 
 
 def main_cause(slow: SlowRow) -> str:
@@ -277,17 +278,28 @@ def main_cause(slow: SlowRow) -> str:
     return next((cause for cause in CAUSES if cause in slow.causes), "stall")
 
 
-def named_causes(slow: SlowRow, words: Words, format: str) -> str:
+def may_compile(run: Diagnosis) -> bool:
+    """Unless the log says that compile is off."""
+    fact = run.facts.get("compile")
+    return fact is None or fact.value is not False
+
+
+def cause_name(cause: str, words: Words, run: Diagnosis) -> str:
+    """A cause of a slow row, as it applies to that run."""
+    return words.cause(cause, run.source.format, compiles=may_compile(run))
+
+
+def named_causes(slow: SlowRow, words: Words, run: Diagnosis) -> str:
     """All causes of a slow row, as the legend has them."""
-    return " + ".join(words.cause(cause, format) for cause in slow.causes) or words.text("unknown")
+    return " + ".join(cause_name(cause, words, run) for cause in slow.causes) or words.text("unknown")
 
 
-def made_of(row: SlowRow, words: Words, format: str) -> str:
+def made_of(row: SlowRow, words: Words, run: Diagnosis) -> str:
     """Each part of a slow row with its time; parts that cannot be separated share one."""
     times = {cause: words.duration(ms / 1000) for cause, ms in row.parts_ms.items()}
     if len(times) == 1:
-        return f"{named_causes(row, words, format)} {next(iter(times.values()))}"
-    return ", ".join(f"{words.cause(cause, format)} {time}" for cause, time in times.items())
+        return f"{named_causes(row, words, run)} {next(iter(times.values()))}"
+    return ", ".join(f"{cause_name(cause, words, run)} {time}" for cause, time in times.items())
 
 
 def notes(diagnosis: Diagnosis, words: Words) -> list[str]:

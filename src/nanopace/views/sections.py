@@ -96,45 +96,45 @@ def _iteration_times(report: Report) -> Section:
 
 def _slow_rows(report: Report) -> Section:
     """Slow rows grouped by cause; with --verbose, every single one."""
-    words, rows, format = report.words, report.diagnosis.slow_rows, report.diagnosis.source.format
+    words, run, rows = report.words, report.diagnosis, report.diagnosis.slow_rows
     blocks: list[str | Table] = []
     if rows and report.verbose:
-        blocks.append(every_slow_row(rows, words, format))
+        blocks.append(every_slow_row(rows, words, run))
     elif rows:
-        blocks.append(slow_groups(rows, words, format))
+        blocks.append(slow_groups(rows, words, run))
     return Section("slow", words.text("Slow rows"), [*blocks, *report.lines("slow")])
 
 
-def slow_groups(rows: Sequence[SlowRow], words: Words, format: str) -> Table:
+def slow_groups(rows: Sequence[SlowRow], words: Words, run: Diagnosis) -> Table:
     """For each cause: how many rows it made slow, by how much, and where."""
     groups: dict[tuple[str, ...], list[SlowRow]] = {}
     for row in rows:
         groups.setdefault(row.causes, []).append(row)
-    return Table([_group(words, members, format) for members in groups.values()], "Lrrl")
+    return Table([_group(words, members, run) for members in groups.values()], "Lrrl")
 
 
-def _group(words: Words, members: Sequence[SlowRow], format: str) -> Sequence[Text]:
+def _group(words: Words, members: Sequence[SlowRow], run: Diagnosis) -> Sequence[Text]:
     rows = sum(row.count for row in members)
     ordered = sorted((row.excess_ms, row.count) for row in members)
     middle = ordered[bisect_right(list(accumulate(count for _, count in ordered)), rows // 2)][0]
     shown = [words.count(row.iteration) for row in members]
     places = ", ".join(shown) if len(shown) <= 4 else f"{', '.join(shown[:3])} … {shown[-1]}"
     return (
-        Cell(named_causes(members[0], words, format), shade=main_cause(members[0])),
+        Cell(named_causes(members[0], words, run), shade=main_cause(members[0])),
         words.plural("{n} row", "{n} rows", rows),
         f"+{words.duration(middle / 1000)}",
         words.text("at {iterations}", iterations=places),
     )
 
 
-def every_slow_row(rows: Sequence[SlowRow], words: Words, format: str) -> Table:
+def every_slow_row(rows: Sequence[SlowRow], words: Words, run: Diagnosis) -> Table:
     """The time of each slow row, and what it consists of."""
     shown = [
         (
             words.count(row.iteration),
             words.ms(row.ms),
             f"+{words.duration(row.excess_ms / 1000)}",
-            Cell(made_of(row, words, format), shade=main_cause(row)),
+            Cell(made_of(row, words, run), shade=main_cause(row)),
         )
         for row in rows
     ]

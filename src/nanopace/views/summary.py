@@ -21,20 +21,22 @@ ALARMS = (
         "restarts",
     ),
 )
+WATCH = ("overfitting", "best_not_saved")
 PACE = frozenset({"memory_spill", *SLOW_DOWNS})
 WORTH_AN_ALARM = (0.01, 60.0)  # of the run, or seconds: the cost of a slow-down
 WILD = 0.15  # scatter around the baseline: above this, show a range for the step time
-ORDINARY = frozenset({"evaluation", "checkpoint", "compile", "restart"})
+ORDINARY = frozenset({"evaluation", "checkpoint", "compile", "restart", "data"})
 
 
 def summary(report: Report) -> list[tuple[str, str]]:
     """The run, its speed, its slow rows and their cost, the card, and what to do; each line with its style."""
-    alarm = gravest_alarm(report.diagnosis)
+    alarm, watched = gravest_alarm(report.diagnosis), to_watch(report.diagnosis)
     lines = [
         (_title(report), ""),
         *((report.sentence(finding), "bold") for code in READING if (finding := report.find(code)) is not None),
         (_step(report) if report.diagnosis.timed else "", ""),
         (report.sentence(alarm) if alarm else "", "bold red"),
+        (report.sentence(watched) if watched else "", "bold red"),
         *([(_cost(report), ""), (_card(report), "")] if report.diagnosis.timed else [(_loss(report), "")]),
         (cost_line(report.diagnosis, report.words), ""),
         (_do(report), "bold green"),
@@ -49,6 +51,11 @@ def gravest_alarm(diagnosis: Diagnosis) -> Finding | None:
     much = gravest is not None and lost_s(gravest) >= min(seconds, share * diagnosis.wall.awake_s) > 0
     found = [each for each in findings if each.code not in PACE or (much and each is gravest)]
     return next((each for code in ALARMS for each in found if each.code == code), None)
+
+
+def to_watch(diagnosis: Diagnosis) -> Finding | None:
+    """What is no alarm, but makes the rest of the training useless or the best of it lost."""
+    return next((each for code in WATCH for each in diagnosis.findings if each.code == code), None)
 
 
 def _title(report: Report) -> str:
@@ -158,10 +165,14 @@ def _card(report: Report) -> str:
     if odd is not None:
         return words.text("GPU: {text}", text=report.sentence(odd))
     if mfu.steady_printed is not None and mfu.printed_peak_tflops is not None:
+        share, peak = words.mfu(mfu.steady_printed), words.tflops(mfu.printed_peak_tflops)
+        unknown = report.find("mfu_card_unknown")
+        if unknown is not None and unknown.numbers.get("elsewhere"):  # a peak of this log's own: it may be the card's
+            return words.text(
+                "GPU: {share} of {peak}, which the trainer assumed; pass --gpu NAME.", share=share, peak=peak
+            )
         return words.text(
-            "GPU: {share} is relative to {peak}, not to your card; pass --gpu NAME.",
-            share=words.mfu(mfu.steady_printed),
-            peak=words.tflops(mfu.printed_peak_tflops),
+            "GPU: {share} is relative to {peak}, not to your card; pass --gpu NAME.", share=share, peak=peak
         )
     unknown = report.find("mfu_unknown")
     return words.text("GPU: {text}", text=report.sentence(unknown)) if unknown else ""

@@ -22,10 +22,10 @@ ADVICE: Mapping[str, Sentence] = {
         "the same tokens per iteration in fewer, larger pieces."
     ),
     "find_the_stall": say(
-        "Find out what happens every {interval} iterations: compare the times with logging, sampling, data shards "
-        "and other jobs."
+        "Find out what happens every {interval} iterations: compare the times with evaluation, logging, sampling, "
+        "data shards and other jobs."
     )
-    | say("Find out what delays the slow rows: compare their times with data loading, disk activity and other jobs."),
+    | say("Find out what causes the stalls: compare their times with data loading, disk activity and other jobs."),
     "find_the_straggler": say(
         "Check what is different about rank {rank}: its card's clocks and temperature (nvidia-smi), other programs "
         "running alongside, the card's slot."

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from nanopace.wording.from_english import Reader
 
 LOCALE = Path(__file__).parent / "locale"
-MOST_DIGITS = 6  # extra digits at most, if two figures must differ
 UNKNOWN = "–"  # in a table, where there is no room for a sentence
 
 
@@ -164,11 +163,16 @@ class Words:
             n = int(amount) if isinstance(amount, (int, float)) else 2
             said = self._catalog.ngettext(template.one, template.many, n)
         shown = {name: self.value(name, value) for name, value in values.items()}
+        return numbers.of_many(said.format(**(shown | self.side_by_side(values))), self._form)
+
+    def side_by_side(self, values: Mapping[str, object]) -> dict[str, str]:
+        """The values that a sentence puts side by side, with enough digits to tell them apart."""
+        shown = {}
         for name, other in labels.SIDE_BY_SIDE:
             a, b = values.get(name), values.get(other)
             if isinstance(a, (int, float)) and isinstance(b, (int, float)):
                 shown[name], shown[other] = self.apart(name, a, b)
-        return numbers.of_many(said.format(**shown), self._form)
+        return shown
 
     # --- labels ------------------------------------------------------------------------------------------------------
 
@@ -182,21 +186,21 @@ class Words:
         """The kind of an origin, without its reason."""
         return self.text(labels.ORIGINS[code])
 
-    def cause(self, code: str, format: str | None = None) -> str:
-        """A cause of a slow row; if known, as it applies to that log format."""
-        return self.text(self._without_compiling(code, format) or labels.CAUSES[code])
+    def cause(self, code: str, format: str | None = None, *, compiles: bool = True) -> str:
+        """A cause of a slow row; if known, as it applies to that log format, and to a run that does not compile."""
+        return self.text(self._without_compiling(code, format, compiles) or labels.CAUSES[code])
 
-    def phase(self, code: str, format: str | None = None) -> str:
+    def phase(self, code: str, format: str | None = None, *, compiles: bool = True) -> str:
         """A phase of the wall clock, such as training, evaluation or suspended; as it applies to that log format."""
-        return self.text(self._without_compiling(code, format) or labels.PHASES[code])
+        return self.text(self._without_compiling(code, format, compiles) or labels.PHASES[code])
 
-    def _without_compiling(self, code: str, format: str | None) -> str | None:
-        """The label for a trainer that never compiles; None if the usual one fits."""
-        if format is None or code not in labels.WITHOUT_COMPILING:
-            return None
-        from nanopace.sources.formats.registry import find_format
+    def _without_compiling(self, code: str, format: str | None, compiles: bool) -> str | None:
+        """The label for a trainer that never compiles, or a run that did not; None if the usual one fits."""
+        if compiles and format is not None:
+            from nanopace.sources.formats.registry import find_format
 
-        return None if find_format(format).compiles else labels.WITHOUT_COMPILING[code]
+            compiles = find_format(format).compiles
+        return None if compiles else labels.WITHOUT_COMPILING.get(code)
 
     def part(self, code: str) -> str:
         """A part of training or of start-up: data, forward_backward, optimizer, bus, startup or compile."""
@@ -276,16 +280,12 @@ class Words:
         return UNKNOWN if x is None else numbers.shortened(x, self._form, digits)
 
     def apart(self, name: str, a: float, b: float) -> tuple[str, str]:
-        """Two token counts or step times with enough digits to tell them apart: 8.21M and 8.24M."""
-        shown = ("", "")
-        for more in range(MOST_DIGITS):
-            if name.endswith("_ms"):
-                shown = self.ms(a, more), self.ms(b, more)
-            else:
-                shown = self.si(a, digits=1 + more), self.si(b, digits=1 + more)
-            if shown[0] != shown[1] or a == b:
-                break
-        return shown
+        """Two token counts or step times with enough digits to see how far apart they are: 8.21M and 8.24M."""
+        in_ms = name.endswith("_ms")
+        more = numbers.more_digits(a, b, 1 if not in_ms or 10 <= max(abs(a), abs(b)) < 999.95 else 2)
+        if in_ms:
+            return self.ms(a, more), self.ms(b, more)
+        return self.si(a, digits=1 + more), self.si(b, digits=1 + more)
 
     def size(self, x: float | None, unit: str = "GB", digits: int | None = None) -> str:
         """An amount of memory or data with its unit, in GB, MB or GiB."""

@@ -18,7 +18,8 @@ COMPARISONS: Mapping[str, Sentence] = {
     ),
     "compare_speed_unknown": say(
         "It is unclear which is faster per token; unknown: {missing}. Pass --config A=FILE or --set A.NAME=VALUE."
-    ),
+    )
+    | say("It is unclear which is faster per token: at least one log does not show the tokens of a step."),
     "compare_step_unknown": say(
         "It is unclear which is faster: no row of {run} times a plain step, so its step time is unknown."
     ),
@@ -53,8 +54,10 @@ COMPARISONS: Mapping[str, Sentence] = {
     "compare_time_share": say("{run} spent {time_share} of its time here: {phase}."),
     # --- loss
     "compare_data_unknown": say(
-        "The losses are comparable only if both runs train on the same data, which the logs do not show."
-    ),
+        "So {target_metric} are compared here, which holds only if both runs are evaluated on the same text; the logs "
+        "do not show that."
+    )
+    | say("The losses are comparable only if both runs train on the same data, which the logs do not show."),
     "compare_loss_tokens": say(
         "At equal tokens ({tokens}), {better} has the lower best validation loss: {better_loss} against {worse_loss} "
         "for {worse}."
@@ -78,9 +81,14 @@ COMPARISONS: Mapping[str, Sentence] = {
         "{last_val}."
     ),
     "compare_loss_equal": say(
-        "Both learn equally well: the difference between {better_loss} and {worse_loss} is within the noise."
-    ),
+        "Neither learns clearly better: the difference between {better_loss} and {worse_loss} is within the noise."
+    )
+    | say("Neither learns clearly better: the best validation loss of both is {better_loss}."),
     "compare_loss_uncertain": say(
+        "It is unclear which learns better: {better_loss} against {worse_loss}, but the log of {run} starts at "
+        "iteration {iteration}, so its best loss before that is unknown."
+    )
+    | say(
         "It is unclear which learns better: {better_loss} against {worse_loss}, with too few evaluations to estimate "
         "the noise."
     ),
@@ -105,6 +113,10 @@ COMPARISONS: Mapping[str, Sentence] = {
         "The losses cannot be compared: they are per token, and judging by the losses before training, the "
         "vocabularies differ (about {a_vocabulary} and {b_vocabulary} entries)."
     ),
+    "compare_other_token_length": say(
+        "The losses cannot be compared: they are per token, and judging by the bits per byte next to them, a token is "
+        "{a_token_bytes} bytes of text in one log and {b_token_bytes} in the other."
+    ),
     "compare_other_corpus": say(
         "The losses cannot be compared: the data has the same name in both runs but is not the same."
     ),
@@ -126,9 +138,22 @@ COMPARISONS: Mapping[str, Sentence] = {
         "({later_s}), with the same number of iterations."
     ),
     "compare_arrival_same": say(
-        "Both reach {target_loss} in about the same time: {sooner} in {sooner_s}, {later} in {later_s}."
-    ),
+        "Both reach {target_loss} {target_metric} in about the same time: {sooner} in {sooner_s}, {later} in {later_s}."
+    )
+    | say("Both reach {target_loss} in about the same time: {sooner} in {sooner_s}, {later} in {later_s}."),
     "compare_arrival_uncertain": say(
+        "It is unclear which reaches {target_loss} {target_metric} first: {sooner} takes {sooner_s} and {later} at "
+        "most {at_most_s}, because its first evaluation is already below that."
+    )
+    | say(
+        "It is unclear which reaches {target_loss} first: {sooner} takes {sooner_s} and {later} at most {at_most_s}, "
+        "because its first evaluation is already below that."
+    )
+    | say(
+        "It is unclear which reaches {target_loss} {target_metric} first: {sooner} takes {sooner_s} and {later} "
+        "{later_s}, with too few evaluations to estimate the noise."
+    )
+    | say(
         "It is unclear which reaches {target_loss} first: {sooner} takes {sooner_s} and {later} {later_s}, with too "
         "few evaluations to estimate the noise."
     ),
@@ -187,5 +212,6 @@ COMPARISONS: Mapping[str, Sentence] = {
     ),
     "compare_settings_unknown": say(
         "Settings not known for both runs: {missing}. Pass --config A=FILE --config B=FILE."
-    ),
+    )
+    | say("Not every setting that affects speed or loss is in the logs."),
 }

@@ -13,6 +13,22 @@ INCIDENTS: Mapping[str, Sentence] = {
         "Training was restarted {count} times; repeated iterations: {lost_iterations}. Including the new start-ups, "
         "this cost {lost_s}.",
         count="count",
+    )
+    | say_n(
+        "Training was restarted once, and no iteration was repeated. How long the new start-up took is unknown.",
+        "Training was restarted {count} times, and no iteration was repeated. How long the new start-ups took is "
+        "unknown.",
+        count="count",
+    ),
+    "restarts_untimed": say_n(
+        "The run was restarted once; repeated iterations: {lost_iterations}.",
+        "The run was restarted {count} times; repeated iterations: {lost_iterations}.",
+        count="count",
+    )
+    | say_n(
+        "The run was restarted once, and no iteration was repeated.",
+        "The run was restarted {count} times, and no iteration was repeated.",
+        count="count",
     ),
     "suspended": say_n(
         "The run was suspended once, for {suspended_s}: the machine slept, or someone pressed Ctrl-Z. This is not "
@@ -69,8 +85,8 @@ INCIDENTS: Mapping[str, Sentence] = {
         "run directory holds the evidence (evidence-step-N) and the last good checkpoint."
     ),
     "ended_out_of_memory": say(
-        "The run ran out of memory after iteration {last_iteration}. A smaller batch_size with more "
-        "gradient_accumulation_steps needs less memory for the same tokens per iteration."
+        "The run ran out of memory after iteration {last_iteration}. If that was in a training step, a smaller "
+        "batch_size with more gradient_accumulation_steps needs less memory for the same tokens per iteration."
     ),
     "ended_error": say("The run ended with an error after iteration {last_iteration}; see the end of the log."),
     "ended_interrupted": say("The run was interrupted after iteration {last_iteration}."),

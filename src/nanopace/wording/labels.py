@@ -51,8 +51,12 @@ BECAUSE: Mapping[str, str] = {
     "batch_shape": label("from batch size, accumulation and block size"),
     "mfu_time_parameters": label("from mfu, time and parameters"),
     "printed_rate": label("from the printed tokens per second and dt"),
+    "counted_tokens": label("the mean of the tokens that the log counts"),
+    "printed_mfu": label("from the printed mfu, FLOPs per token and dt"),
     "printed_tflops": label("from the printed TFLOP/s"),
     "row_spacing": label("from the row spacing"),
+    "repeated_line": label("from a line that each process prints"),
+    "unnumbered_device": label("from the device, which has no number"),
     "trainer": label("always the case with this trainer"),
 }
 
@@ -69,6 +73,7 @@ CAUSES: Mapping[str, str] = {
     "checkpoint": label("checkpoint"),
     "restart": label("restart"),
     "periodic": label("recurring stall"),
+    "data": label("fetching data"),
     "stall": label("stall"),
 }
 
@@ -116,7 +121,11 @@ ENDINGS: Mapping[str, str] = {
 }
 
 # Numbers in one sentence that differ and must be seen to differ.
-SIDE_BY_SIDE = (("sooner_tokens", "later_tokens"), ("faster_ms", "slower_ms"), ("before_ms", "after_ms"))
+SIDE_BY_SIDE = (
+    *(("sooner_tokens", "later_tokens"), ("faster_ms", "slower_ms"), ("before_ms", "after_ms"), ("new_ms", "base_ms")),
+    *(("faster_tokens_per_s", "slower_tokens_per_s"), ("new_tokens_per_s", "base_tokens_per_s")),
+    ("faster_overall_tokens_per_s", "slower_overall_tokens_per_s"),
+)
 
 VERDICTS: Mapping[str, str] = {
     "near_limit": label("close to the card's limit"),
@@ -139,7 +148,7 @@ COVER_EVIDENCE: Mapping[str, str] = {
     "stamps": label("only that fits the time stamps"),
     "first_row": label("the first row includes an evaluation, yet takes less than half as long as any other"),
     "trainer": label("this log measures time that way"),
-    "clock": label("it comes from a clock that never stops"),
+    "clock": label("it is the difference between two readings of the trainer's clock"),
 }
 
 CLOCKS: Mapping[str, str] = {

@@ -64,6 +64,10 @@ LOSSES: Mapping[str, Sentence] = {
         "The best validation loss ({best_val} at iteration {best_val_iteration}) was not saved as a checkpoint."
     ),
     "loss_diverged": say(
+        "The first loss in this log, at iteration {first}, is already NaN or infinite. Check the initial weights, the "
+        "data and the precision, and lower learning_rate."
+    )
+    | say(
         "The loss diverged at iteration {iteration}. Go back to an earlier checkpoint, with a lower learning_rate or "
         "a longer warm-up."
     ),

@@ -16,6 +16,8 @@ from nanopace.record import Record
 NARROW = "\u202f"  # groups thousands in French
 FIXED = "\u00a0"  # a no-break space, between a number and its unit
 
+_MOST_MORE = 5  # digits, if two figures must differ
+_MOST_THOUSANDS = 4  # divisions by 1000: trillions
 _WITHOUT_CENTS = ("JPY", "KRW", "VND", "CLP", "ISK", "PYG", "UGX", "RWF", "XAF", "XOF", "XPF", "₩", "₫", "₲")
 _MANY = re.compile(rf"({FIXED}(?:M|Md|Bn|B))[ {FIXED}](tokens|paramètres|parámetros)\b")
 
@@ -99,6 +101,16 @@ def shortened(x: float, form: NumberForm, digits: int = 1) -> str:
     if thousands == 3 and form.counts_in_millions:
         return decimal(x / 1e6, form, max(0, digits - 3)) + form.short[1]
     return decimal(scaled, form, digits) + form.short[thousands - 1]
+
+
+def more_digits(a: float, b: float, usual: int) -> int:
+    """How many more decimals than usual show the difference of two figures, if it is small: the last digit is then
+    worth at most half of that difference."""
+    largest, apart = max(abs(a), abs(b)), abs(a - b)
+    if not apart or not math.isfinite(apart / largest):
+        return 0
+    _, thousands = _scaled(largest, 1, _MOST_THOUSANDS)
+    return max(0, min(_MOST_MORE, math.ceil(math.log10(2 * 1000**thousands / apart)) - usual))
 
 
 class InForm:

@@ -19,6 +19,23 @@ ELSEWHERE: Mapping[str, Sentence] = {
     "startup_of_several": say(
         "The first {iterations} iterations took {total_s} instead of {step_s}: warm-up. This happens once per start."
     ),
+    "startup": say(
+        "Iteration {iteration} took {total_s}: first evaluation {evaluation_s}, warm-up {compile_s}, the step itself "
+        "{step_s}. This happens once per start."
+    ),
+    "startup_bounded": say(
+        "Iteration {iteration} took {total_s}: the first evaluation at most {evaluation_s} (what later ones take "
+        "with their checkpoint), so the warm-up at least {compile_s}, and the step itself {step_s}. This happens once "
+        "per start."
+    ),
+    "startup_together": say(
+        "Iteration {iteration} took {total_s} instead of {step_s}: the first evaluation and the warm-up, which this "
+        "log cannot separate. This happens once per start."
+    ),
+    "startup_unsplit": say(
+        "Iteration {iteration} took {total_s} instead of {step_s}: warm-up and the first evaluation, if there was "
+        "one. This happens once per start."
+    ),
     "hidden_evaluations": say("Hidden between rows: {hidden} of {count} evaluations, {hidden_s} in all."),
     "align_log_interval": say(
         "The log has a row every {log_interval} iterations and an evaluation every {eval_interval}. If the second "
@@ -39,10 +56,14 @@ ELSEWHERE: Mapping[str, Sentence] = {
         count="rows",
     ),
     "ended_out_of_memory": say(
-        "The run ran out of memory after iteration {last_iteration}. A smaller micro-batch with more gradient "
-        "accumulation needs less memory for the same tokens per iteration."
+        "The run ran out of memory after iteration {last_iteration}. If that was in a training step, a smaller "
+        "micro-batch with more gradient accumulation needs less memory for the same tokens per iteration."
     ),
     "loss_diverged": say(
+        "The first loss in this log, at iteration {first}, is already NaN or infinite. Check the initial weights, the "
+        "data and the precision, and lower the learning rate."
+    )
+    | say(
         "The loss diverged at iteration {iteration}. Go back to an earlier checkpoint, with a lower learning rate or "
         "a longer warm-up."
     ),

@@ -43,10 +43,10 @@ PACE: Mapping[str, Sentence] = {
         "run would have been {lost_s} shorter."
     ),
     "cpu_pace": say_n(
-        "The step time changed {changes} time, between {fastest_ms} and {slowest_ms}: other programs use this CPU, "
-        "too.",
-        "The step time changed {changes} times, between {fastest_ms} and {slowest_ms}: other programs use this CPU, "
-        "too.",
+        "The step time changed once, between {fastest_ms} and {slowest_ms}. Usual reasons on a CPU: other programs, or "
+        "heat.",
+        "The step time changed {changes} times, between {fastest_ms} and {slowest_ms}. Usual reasons on a CPU: other "
+        "programs, or heat.",
         count="changes",
     ),
     "memory_spill": say(

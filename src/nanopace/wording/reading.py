@@ -43,6 +43,10 @@ READING: Mapping[str, Sentence] = {
     )
     | say("This log has no step times, so only its loss can be explained. The run took {total_s}.")
     | say("This log has no step times, so only its loss can be explained."),
+    "seconds_as_ms": say(
+        "The log calls its times milliseconds, but they are seconds: at the printed tokens per second, {batch} tokens "
+        "take {step_s}, not {printed_ms}."
+    ),
     "rows_cover_several": say(
         "Each row's time covers {iterations} iterations here, not one: {shown_by}. All times below are per iteration."
     )
@@ -80,6 +84,11 @@ READING: Mapping[str, Sentence] = {
     ),
     "iterations_are_micro_batches": say(
         "This log counts micro-batches: {per_step} of them make one weight update. Below, a step is one micro-batch."
+    ),
+    "bar_hides_time": say(
+        "The progress bar shows {bar_s} per step, but it moved on by a step only every {gap_s}. Something that this "
+        "log does not time takes most of the run, such as another evaluation, samples or checkpoints, so no step time "
+        "is given."
     ),
     "whole_seconds": say(
         "This log's clock shows whole seconds: a single row is accurate to about a second, and rows it cannot "

@@ -84,9 +84,9 @@ NOTES: Mapping[str, Sentence] = {
     "speed": say(
         "Speed: computed from the card's peak and memory bandwidth, and the shares of them measured on {seen}."
     ),
-    "speed_one": say(
-        "Speed: computed from the card's peak and memory bandwidth, and the shares of them measured on a single such "
-        "card ({seen}), so the range is wide."
+    "speed_few": say(
+        "Speed: computed from the card's peak and memory bandwidth, and the shares of them measured on only a few "
+        "cards of this kind ({seen}), so the range is wide."
     ),
     "unmeasured": say(
         "Speed: computed from the card's peak and memory bandwidth. No card of this kind was measured, so the range is "
@@ -111,7 +111,8 @@ NOTES: Mapping[str, Sentence] = {
         "gain."
     ),
     "early_logs": say(
-        "nanoGPT's logs up to May 2024 suggest only about {tokens_per_s} tokens/s on such a card; it is not known why."
+        "nanoGPT's logs up to May 2024 suggest only about {tokens_per_s} tokens/s on such a card, probably because "
+        "torch was older."
     ),
     "nanogpt_smaller": say(
         "This micro-batch does not fit with nanoGPT: use batch_size={batch} and "

@@ -137,13 +137,17 @@ SLOW_ROWS: Mapping[str, Sentence] = {
         "Here, all of that together counts as evaluation."
     ),
     "evaluations_outside_clock": say(
+        "This trainer stops its clock for evaluations: they make no row slow. The log shows the time of only some: "
+        "{timed_s} for {timed}, nothing for the other {count}."
+    )
+    | say(
         "This trainer stops its clock for evaluations ({count} here): they make no row slow, and the log does not "
         "show how long they take."
     ),
     "periodic_stalls": say(
         "Every {interval} iterations, a row is delayed by {each_s}, evaluations aside ({rows} rows, {total_s} in all, "
-        "{total_share} of the wall clock). Something recurs there: logging, sampling, data shards or another job "
-        "running alongside."
+        "{total_share} of the wall clock). Something recurs there: evaluation or sampling that the log does "
+        "not show, logging, data shards or another job running alongside."
     ),
     "stalls": say_n(
         "{rows} row was delayed for no reason the log shows: by {largest_s} at iteration {iteration}, {total_share} "
@@ -151,6 +155,15 @@ SLOW_ROWS: Mapping[str, Sentence] = {
         "{rows} rows were delayed for no reason the log shows: {total_s} in all, {total_share} of the wall clock, "
         "longest at iteration {iteration} ({largest_s}). Usual reasons: data loading, the disk, another program "
         "running alongside.",
+        count="rows",
+    ),
+    "fetch_stalls": say_n(
+        "{rows} row was delayed while data was fetched over the network: by {largest_s} at iteration {iteration}, "
+        "{total_share} of the wall clock. That is hardly chance: {fetch_share} of all rows contain such a fetch. "
+        "Download the data before training, or fetch it further ahead.",
+        "{rows} rows were delayed while data was fetched over the network: {total_s} in all, {total_share} of the wall "
+        "clock, longest at iteration {iteration} ({largest_s}). That is hardly chance: {fetch_share} of all rows "
+        "contain such a fetch. Download the data before training, or fetch it further ahead.",
         count="rows",
     ),
     "long_events": say_n(

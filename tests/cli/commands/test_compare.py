@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from nanopace.cli.commands.compare import Lettered
 from nanopace.cli.main import main
 from nanopace.errors import ConfigError, UnknownCard
 
+LEDGER = Path(__file__).parents[2] / "sources/formats/ledger-1.0.jsonl"
 WriteLog = Callable[..., Path]
 Capture = pytest.CaptureFixture[str]
 
@@ -219,3 +221,33 @@ def test_a_run_that_begins_below_the_goal_did_not_reach_it_in_no_time(
     assert "from the start" in out
     assert "×0.00" not in out
     assert not re.search(r"(?<![\d.,])0 m?s\b", out)
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(
+    write_log: WriteLog, tmp_path: Path, capsys: Capture
+) -> None:
+    paths = []
+    for folder in ("lr1/seed1", "lr1/seed2", "lr2/seed1"):
+        (tmp_path / folder).mkdir(parents=True)
+        paths.append(str(write_log("log.txt").rename(tmp_path / folder / "log.txt")))
+    for two, names in (
+        (paths[:2], ("A  seed1/log.txt", "B  seed2/log.txt")),
+        (paths[::2], ("A  lr1/seed1/log.txt", "B  lr2/seed1/log.txt")),
+        ((paths[0], str(write_log("other.txt"))), ("A  log.txt", "B  other.txt")),
+    ):
+        assert main(["compare", *two]) == 0
+        out = capsys.readouterr().out
+        assert all(name in out for name in names), out
+
+
+def test_a_ledger_that_is_named_with_its_folder_needs_no_other(tmp_path: Path, capsys: Capture) -> None:
+    for folder in ("lr1/out", "lr2/out", "lr2/other"):
+        (tmp_path / folder).mkdir(parents=True)
+        shutil.copy(LEDGER, tmp_path / folder / "ledger.jsonl")
+    for two, names in (
+        (("lr2/out", "lr2/other"), ("A  out/ledger.jsonl", "B  other/ledger.jsonl")),
+        (("lr1/out", "lr2/out"), ("A  lr1/out/ledger.jsonl", "B  lr2/out/ledger.jsonl")),
+    ):
+        assert main(["compare", *(str(tmp_path / each / "ledger.jsonl") for each in two)]) == 0
+        out = capsys.readouterr().out
+        assert all(name in out for name in names), out

@@ -55,6 +55,7 @@ def test_the_form_is_the_flag_s_or_the_name_s(
     assert form_of(tmp_path / name) == form
 
 
+@pytest.mark.slow
 def test_what_is_left_behind_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(tmp_path / "bytes", tokenizer=bytes_tokenizer())
     save(tmp_path / "none", replace(SHAPE, activation="gelu_tanh"))

@@ -253,10 +253,10 @@ def test_fast_is_named_with_its_hours_and_limits(capsys: pytest.CaptureFixture[s
     out = shown(capsys, "--gpu", "4070", "--model", "gpt2")
     table = out.split("What to expect\n")[1].split("\n\n")[0].splitlines()
     at = next(i for i, row in enumerate(table) if "time to 2.47B tokens" in row)
-    assert table[at + 1].replace("\u00a0", " ") == "  same loss with --recipe=fast     2.7 h  2.0 h to 4.4 h"
+    assert table[at + 1].replace("\u00a0", " ") == "  same loss with --recipe=fast     2.7 h  2.0 h to 4.3 h"
     assert "--recipe=fast is not a GPT-2: no ckpt.pt for nanoGPT" in out
     found = json.loads(shown(capsys, "--gpu", "4070", "--model", "gpt2", "--json"))
-    assert [round(found["fast_seconds"][name] / 3600, 1) for name in ("low", "expected", "high")] == [2.0, 2.7, 4.4]
+    assert [round(found["fast_seconds"][name] / 3600, 1) for name in ("low", "expected", "high")] == [2.0, 2.7, 4.3]
     assert "same loss with" not in shown(capsys, "--gpu", "4070", "--model", "gpt2-medium")
 
 

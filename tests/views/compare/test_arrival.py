@@ -135,3 +135,16 @@ def test_the_page_has_the_sentence_the_chart_and_the_table() -> None:
     assert page.index('data-chart="all-arrival-seconds"') < page.index('data-chart="all-times"')
     assert "goal: 4.1520" in text
     assert "between two evaluations, the loss is interpolated linearly" in text
+
+
+def test_an_interval_of_one_figure_is_shown_as_one() -> None:
+    near = replace(SLOW, seconds=15_120.0, early_s=15_110.0, late_s=15_130.0)
+    assert arrival_rows(Arrival("loss", 3.3, 0.001, "scatter", near, FAST, 0.1, "b"), words("en"))[1][1] == "4.2\u00a0h"
+
+
+def test_two_runs_that_were_there_before_their_first_step_have_no_table() -> None:
+    """Neither ever was better than the untrained model."""
+    there = replace(SLOW, seconds=0.0, early_s=None, late_s=None)
+    both = arrived(Arrival("loss", 6.93, None, "unknown", there, there, None, None))
+    assert "from the start" not in printed(both)
+    assert "from the start" in printed(arrived(Arrival("loss", 6.93, None, "unknown", there, SLOW, None, None)))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import re
+from typing import Any
 
-from nanopace.diagnosis.result import Diagnosis
+from nanopace.diagnosis.comparison import Change
+from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.record import replace
+from nanopace.views.compare.pair_sections import setting
 from nanopace.views.terminal.report import print_report
 from nanopace.wording.catalog import words
 
@@ -73,3 +76,75 @@ def test_what_is_unknown_is_not_zero() -> None:
     found = case_2()
     without_steps = replace(found.b, step=replace(found.b.step, median_ms=0.0))
     assert not re.search(r"(?<![\d.])0(\.0+)? ms|×0\.00\b", figures_of(found.a, without_steps).replace("\u00a0", " "))
+
+
+def said(findings: list[Finding], **figures: float | None) -> str:
+    found = case_2()
+    a, b = (
+        replace(run, throughput=replace(run.throughput, tokens_per_s=figures.get(name, run.throughput.tokens_per_s)))
+        for name, run in (("a", found.a), ("b", found.b))
+    )
+    out = io.StringIO()
+    print_report([replace(found, a=a, b=b, findings=tuple(findings))], words("en"), out=out, width=80, color=False)
+    return " ".join(out.getvalue().split())
+
+
+def test_speeds_that_differ_are_shown_with_the_digits_that_differ() -> None:
+    a, b = 1_256_415.0, 1_283_690.0
+    names: dict[str, Any] = {"slower": "narrow.log", "faster": "wide.log", "slower_share": 1 - a / b}
+    text = said([Finding("compare_speed", names | {"slower_tokens_per_s": a, "faster_tokens_per_s": b})], a=a, b=b)
+    assert "A is 2.1% slower than B: ~1.26M against ~1.28M tokens/s." in text
+    assert "tokens per second ~1.26M ~1.28M ×1.02" in text
+
+
+def test_equal_losses_are_shown_once() -> None:
+    assert "best validation loss of both is 9.9150." in said(
+        [Finding("compare_loss_equal", {"better_loss": 9.91502, "worse_loss": 9.91503})]
+    )
+    assert "between 9.9150 and 9.9152 is within" in said(
+        [Finding("compare_loss_equal", {"better_loss": 9.9150, "worse_loss": 9.9152})]
+    )
+
+
+def test_what_both_logs_leave_out_is_said_once() -> None:
+    one, both = (
+        [Finding("compare_clock_incomplete", {"run": name}) for name in names]
+        for names in (("wide.log",), ("narrow.log", "wide.log"))
+    )
+    assert "The log of B does not show" in said(one)
+    text = said(both)
+    assert "The logs of A, B do not show" in text
+    assert "The log of" not in text
+
+
+def test_a_quotient_is_shown_without_digits_that_say_nothing() -> None:
+    assert [setting(value) for value in (9 / 31, 6e-05, 0.001, 12, True)] == [
+        "0.290323",
+        "6e-05",
+        "0.001",
+        "12",
+        "True",
+    ]
+
+
+def test_names_of_runs_are_for_verbose() -> None:
+    """Two runs always differ in them, and long ones leave the other columns no room."""
+    changed = (
+        Change("out_dir", "out-of-a-first-run-with-a-long-name", "out-of-a-second", "log", "log"),
+        Change("n_layer", 2, 8, "log", "log"),
+    )
+    found, texts = replace(case_2(), changed=changed), []
+    for verbose in (False, True):
+        out = io.StringIO()
+        print_report([found], words("en"), out=out, width=80, color=False, verbose=verbose)
+        texts.append(out.getvalue())
+    assert "out_dir" not in texts[0]
+    assert "1 more with --verbose." in texts[0].partition("What changed")[2]
+    assert "out_dir" in texts[1]
+    assert all("n_layer" in text for text in texts)
+
+
+def test_an_inferred_speed_of_both_has_its_mark() -> None:
+    assert "Both are equally fast: ~134.1k tokens/s." in said(
+        [Finding("compare_speed_equal", {"tokens_per_s": 134_100.0})]
+    )

@@ -143,3 +143,14 @@ def test_the_page_speaks_one_language(run: Diagnosis, pair: Comparison, lang: st
     step = words(lang).ms(run.step.median_ms)
     assert ("," if lang != "en" else ".") in step
     assert step in Seen(explain_page([run], words(lang))).text
+
+
+def test_many_runs_are_counted_in_the_heading_and_what_holds_for_all_is_said_once(pair: Comparison) -> None:
+    caveat = Finding("compare_data_unknown", {"target_metric": None})
+    several = [dataclasses.replace(pair, findings=(*pair.findings, caveat))] * 3
+    seen = Seen(compare_page(several, words("en")))
+    text = plain(seen.text)
+    assert "4 training runs, compared" in text
+    verdict = text[text.index("B against A") : text.index("Point at a chart")]
+    assert "comparable only if both" not in verdict
+    assert "against" in plain(Seen(compare_page(several[:1], words("en"))).text).partition("slower")[0]

@@ -51,6 +51,17 @@ def test_the_sections_stand_in_their_order() -> None:
     assert places == sorted(places)
 
 
+@pytest.mark.parametrize(("processes", "named"), [(1, False), (2, True)])
+def test_one_process_is_not_worth_mentioning(processes: int, named: bool) -> None:
+    title = explain(facts={"world_size": Fact(processes, "log")}).partition("\n")[0]
+    assert ("processes" in title) == named
+
+
+@pytest.mark.parametrize(("left", "note"), [(1, "1 iteration to go"), (2, "2 iterations to go")])
+def test_how_many_iterations_are_to_go(left: int, note: str) -> None:
+    assert note in explain(width=120, ahead=Ahead(180.5, 2000, left, 0.2 * left))
+
+
 def test_every_finding_of_a_run_has_a_section() -> None:
     placed = [code for codes in SECTIONS.values() for code in codes]
     assert len(placed) == len(set(placed))

@@ -7,6 +7,7 @@ compared: the base training of one log with the base training of the others.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import string
 import sys
@@ -26,6 +27,7 @@ from nanopace.cli.options import (
 )
 from nanopace.cli.run_arguments import Settings, find_sources, of_stage, override, read_runs
 from nanopace.errors import UsageError
+from nanopace.record import replace
 
 if TYPE_CHECKING:
     from nanopace.diagnosis.comparison import Comparison
@@ -132,6 +134,7 @@ def _read(sources: Sequence[str], settings: Lettered, stage: Stage | None) -> St
         wanted = set(map(id, of_stage(found, stage, source)))
         runs += [(source, index, likely, run) for index, run in enumerate(found) if id(run) in wanted]
     staged: dict[Stage | None, list[Run]] = {}
+    folders = _folders([(source, run.name) for source, _, _, run in runs])
     for source, index, used, run in runs:
         members = staged.setdefault(_kind(run), [])
         own = settings.of(_letter(len(members)))
@@ -139,8 +142,23 @@ def _read(sources: Sequence[str], settings: Lettered, stage: Stage | None) -> St
             if source == "-":
                 raise UsageError("-: runs read from standard input cannot have settings of their own")
             run = read_runs(source, own)[index]
-        members.append(run)
+        folder = folders[source, run.name]
+        members.append(replace(run, name=folder + run.name) if folder else run)
     return list(staged.items())
+
+
+def _folders(logs: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], str]:
+    """For each source and name the folders that tell it from others of the same name: as few as do; else nothing."""
+    parts = {log: os.path.abspath(log[0]).split(os.sep) for log in logs}
+    folders = dict.fromkeys(parts, "")
+    for log, own in parts.items():
+        others = [each for other, each in parts.items() if other[1] == log[1] and each != own]
+        of_name = log[1].count("/") + 1  # the name of a ledger has its folder already
+        for depth in range(of_name + 1, len(own) + 1) if others else ():
+            folders[log] = "/".join([*own[-depth:-of_name], ""])
+            if all(each[-depth:] != own[-depth:] for each in others):
+                break
+    return folders
 
 
 def _kind(run: Run) -> Stage | None:

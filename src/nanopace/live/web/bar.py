@@ -75,7 +75,7 @@ def _facts(run: Diagnosis, state: State, words: Words) -> Iterable[tuple[str, st
         yield words.text("validation loss"), words.number(run.loss.last_val, 3)
     if run.slow_rows:
         slow = run.slow_rows[-1]
-        made = made_of(slow, words, run.source.format)
+        made = made_of(slow, words, run)
         yield words.text("last slow iteration"), f"{words.count(slow.iteration)}: {made}"
     energy = run.gpu_use.energy_kwh if run.gpu_use is not None else None
     if energy is not None:

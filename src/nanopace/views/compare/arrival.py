@@ -16,7 +16,7 @@ def arrival_rows(arrival: Arrival, words: Words) -> list[Row]:
             words.text("training time"),
             _when(a, words),
             _when(b, words),
-            _times(arrival.ratio, words),
+            "" if _is_bound(a) or _is_bound(b) else _times(arrival.ratio, words),
         ),
         (words.text("uncertainty"), _span(a, words), _span(b, words), ""),
         (words.text("tokens"), words.si(a.tokens), words.si(b.tokens), _times(_over(b.tokens, a.tokens), words)),
@@ -66,7 +66,14 @@ def _over(b: float | None, a: float | None) -> float | None:
 
 def _when(reached: Reached, words: Words) -> str:
     """The time it took. A run that continues another may start below the loss: that is not a time of zero."""
-    return words.duration(reached.seconds) if reached.seconds > 0 else words.text("from the start")
+    if reached.seconds <= 0:
+        return words.text("from the start")
+    return ("≤ " if _is_bound(reached) else "") + words.duration(reached.seconds)
+
+
+def _is_bound(reached: Reached) -> bool:
+    """Whether the run's first evaluation already reaches the loss, so that it took no longer than that."""
+    return reached.after_iteration is None and reached.seconds > 0
 
 
 def _span(reached: Reached, words: Words) -> str:
@@ -78,7 +85,8 @@ def _span(reached: Reached, words: Words) -> str:
     early = words.duration(reached.early_s)
     if reached.late_s is None:
         return words.text("from {early}", early=early)
-    return f"{early} – {words.duration(reached.late_s)}"
+    late = words.duration(reached.late_s)
+    return early if early == late else f"{early} – {late}"
 
 
 def _around(reached: Reached, words: Words) -> str:

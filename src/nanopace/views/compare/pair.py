@@ -27,6 +27,7 @@ LEARNING = (
     *("compare_loss_equal", "compare_loss_uncertain", "compare_loss_unknown"),
     *("compare_other_metric", "compare_other_data", "compare_other_corpus"),
     *("compare_other_tokenizer", "compare_other_vocabulary", "compare_vocabulary_inferred"),
+    "compare_other_token_length",
 )
 ARRIVAL = (
     *("compare_sooner", "compare_sooner_iterations", "compare_arrival_same", "compare_arrival_equal"),
@@ -41,6 +42,7 @@ ATTRIBUTION = ("compare_one_knob", "compare_speed_knob", "compare_known_differ",
 NAMES = frozenset(  # of runs
     {"faster", "slower", "better", "worse", "early", "late", "leader", "follower", "sooner", "later", "run", "other"}
 )
+BOTH_BEST = ("better_loss", "worse_loss")
 ALIKE = (("sooner_tokens", "later_tokens"), ("sooner_iterations", "later_iterations"))  # left out if they print alike
 
 
@@ -66,20 +68,34 @@ class Pair:
 
     def sentence(self, finding: Finding) -> str:
         """The sentence of a finding, with letters instead of run names."""
-        words, a, b = self.words, self.found.a.source.name, self.found.b.source.name
-        # Findings also use these letters to distinguish two files of the same name.
-        letters: Mapping[object, str] = {f"{a} (A)": self.a, f"{b} (B)": self.b, b: self.b, a: self.a}
+        words, letters = self.words, self._letters()
         numbers: dict[str, object] = dict(finding.numbers)
+        speeds = words.side_by_side(finding.numbers)
         for name in NAMES.intersection(numbers):
             letter = numbers[name] = letters.get(numbers[name], numbers[name])
             speed = f"{name}_tokens_per_s"
             if speed in numbers:
                 run = self.found.a if letter == self.a else self.found.b
-                numbers[speed] = marked(tilde(run, "tokens_per_iteration"), words.value(speed, numbers[speed]))
+                shown = speeds.get(speed) or words.value(speed, numbers[speed])
+                numbers[speed] = marked(tilde(run, "tokens_per_iteration"), shown)
+        if "tokens_per_s" in numbers:  # of both
+            shown = words.value("tokens_per_s", numbers["tokens_per_s"])
+            numbers["tokens_per_s"] = marked(tilde(self.found.b, "tokens_per_iteration"), shown)
         for one, other in ALIKE:
             if one in numbers and words.value(one, numbers[one]) == words.value(other, numbers[other]):
                 numbers[one] = numbers[other] = None
+        if finding.code == "compare_loss_equal" and len({words.value(name, numbers[name]) for name in BOTH_BEST}) == 1:
+            numbers["worse_loss"] = None
         return words.finding(finding.code, numbers)
+
+    def letter(self, finding: Finding) -> str:
+        """The letter of the run that a finding is about."""
+        return self._letters()[finding.numbers["run"]]
+
+    def _letters(self) -> Mapping[object, str]:
+        a, b = self.found.a.source.name, self.found.b.source.name
+        # Findings also use these letters to distinguish two files of the same name.
+        return {f"{a} (A)": self.a, f"{b} (B)": self.b, b: self.b, a: self.a}
 
     def lines(self, codes: Sequence[str]) -> list[str]:
         """The sentences of these findings."""

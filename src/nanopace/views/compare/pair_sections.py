@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
+from nanopace.diagnosis.compare.attribution import effect_of
+from nanopace.diagnosis.compare.comparable import settings_help
 from nanopace.diagnosis.comparison import Change, Decomposition
 from nanopace.diagnosis.result import Diagnosis, Number
 from nanopace.diagnosis.time.throughput import measured_step_ms
@@ -17,6 +19,8 @@ from nanopace.views.report import marked, tilde
 from nanopace.wording.catalog import UNKNOWN, Words
 
 MOST_POINTS = 6  # of a loss table; --verbose shows all
+_INCOMPLETE = "compare_clock_incomplete"
+_MOST_TYPED = 8  # characters of a fraction that somebody typed; a longer one is a quotient
 _LARGEST_EXPONENT = 700.0  # a factor with a larger exponent would overflow
 
 
@@ -55,11 +59,17 @@ def figures(pair: Pair) -> Section:
         if of_a is None and of_b is None:
             continue
         ratio = words.factor(of_b / of_a) if of_a and of_b else ""
-        rows.append((label, marked(tilde(a, fact), shown(of_a)), marked(tilde(b, fact), shown(of_b)), ratio))
+        texts = shown(of_a), shown(of_b)
+        if of_a and of_b and ratio != words.factor(1.0) and shown in (words.si, words.ms):
+            texts = words.apart("_ms" if shown == words.ms else "", of_a, of_b)
+        rows.append((label, marked(tilde(a, fact), texts[0]), marked(tilde(b, fact), texts[1]), ratio))
     rows += bill_rows(a, b, words)
     if a.loss.metric == b.loss.metric:  # without a ratio: a loss has no natural zero
         best = words.number(a.loss.best_val, 4), words.number(b.loss.best_val, 4)
         rows += [(words.text("best validation"), *best, "")] if best != (UNKNOWN, UNKNOWN) else []
+        bits = [min((each for each in run.curves.eval_bits if each is not None), default=None) for run in (a, b)]
+        if None not in bits:
+            rows.append((words.metric("bpb"), *(words.number(each, 4) for each in bits), ""))
     table = [Table(rows, "lrrr", pair.head("", f"{pair.b}/{pair.a}"))] if rows else []
     return Section("figures", words.text("Figures"), [*table, *pair.rest(SPEED), *cost_remarks((a, b), words)])
 
@@ -85,12 +95,16 @@ def _changes(pair: Pair, *, verbose: bool) -> Section:
     """The knobs that differ, and where each value comes from."""
     words, found = pair.words, pair.found
     blocks: list[str | Table] = []
-    if found.changed:
+    shown = [change for change in found.changed if verbose or not _is_a_name(change)]
+    if shown:
         rows = [
             (change.knob, _value(change.a, change.a_origin), _value(change.b, change.b_origin), _origins(words, change))
-            for change in found.changed
+            for change in shown
         ]
         blocks.append(Table(rows, "lrrl", pair.head("", "")))
+    if len(shown) < len(found.changed):
+        more = len(found.changed) - len(shown)
+        blocks.append(words.plural("{n} more with --verbose.", "{n} more with --verbose.", more))
     blocks += pair.lines(SETTINGS)
     if found.unknown_knobs and pair.first(("compare_settings_unknown",)) is None:
         main = [knob for knob in found.unknown_knobs if verbose or knob in MAIN_KNOBS]
@@ -102,9 +116,19 @@ def _changes(pair: Pair, *, verbose: bool) -> Section:
     return Section("changes", words.text("What changed"), blocks)
 
 
+def _is_a_name(change: Change) -> bool:
+    """Whether the setting only names a run or a place: two runs always differ in that, and names are long."""
+    return effect_of(change.knob) == "bookkeeping" and isinstance(change.a, str)
+
+
 def _value(value: Number | bool, origin: str | None) -> Cell:
     inferred = value is not None and origin == "inferred"
-    return Cell(UNKNOWN if value is None else f"{'~' if inferred else ''}{value}", inferred=inferred)
+    return Cell(UNKNOWN if value is None else f"{'~' if inferred else ''}{setting(value)}", inferred=inferred)
+
+
+def setting(value: Number | bool) -> str:
+    """A setting's value as it would be typed; a computed fraction without the digits that say nothing."""
+    return f"{value:.6g}" if isinstance(value, float) and len(str(value)) > _MOST_TYPED else str(value)
 
 
 def _origins(words: Words, change: Change) -> str:
@@ -117,6 +141,8 @@ def _decomposition(pair: Pair) -> Section:
     words, parts = pair.words, pair.found.decomposition
     blocks: list[str | Table] = []
     if parts.total is not None and parts.flops_per_token is None:
+        if not settings_help(pair.found.a, pair.found.b):
+            return Section("why", words.text("Why the speed differs"), [])
         blocks.append(
             words.text("Unknown: FLOPs per token for both runs. Pass n_layer, n_embd, vocab_size, block_size and bias.")
         )
@@ -146,12 +172,28 @@ def _arrival(pair: Pair) -> Section:
     """When each run reached the loss that both reached."""
     words, arrival = pair.words, pair.found.arrival
     blocks: list[str | Table] = []
-    if arrival is not None:  # also if one reached it before its first step, in no time
+    if arrival is not None and max(arrival.a.seconds, arrival.b.seconds) > 0:  # one may have been there at its start
         head = pair.head(goal_label(arrival.target, words), f"{pair.b}/{pair.a}")
         time, *others = arrival_rows(arrival, words)
         rows = [time, *arrival_cost(pair.found, words), *others]
         blocks = [Table(rows, "lrrr", head), *arrival_notes(arrival, words)]
-    return Section("arrival", words.text("Time to the same validation loss"), [*blocks, *pair.lines(CLOCK)])
+    said = [*incomplete_clocks([pair]), *pair.lines([code for code in CLOCK if code != _INCOMPLETE])]
+    return Section("arrival", words.text("Time to the same validation loss"), [*blocks, *said])
+
+
+def incomplete_clocks(pairs: Sequence[Pair]) -> list[str]:
+    """Which logs show less than the real time: one sentence, however many they are."""
+    words = pairs[0].words
+    said = [(pair, each) for pair in pairs for each in pair.found.findings if each.code == _INCOMPLETE]
+    if len({pair.letter(each) for pair, each in said}) < 2:
+        return [pair.sentence(each) for pair, each in said[:1]]
+    letters = {pair.letter(each) for pair, each in said}
+    text = words.text(
+        "The logs of {runs} do not show the cost of all their evaluations and checkpoints: the real times are longer "
+        "than these.",
+        runs=", ".join(sorted(letters)),
+    )
+    return [text]
 
 
 def _losses(pair: Pair, most: int | None) -> Section:

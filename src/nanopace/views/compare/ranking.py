@@ -15,6 +15,7 @@ from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.diagnosis.time.throughput import measured_step_ms
 from nanopace.views.compare.costs import arrival_cost, money
 from nanopace.views.compare.pair import ATTRIBUTION, LEARNING, REASONS, SETTINGS, Pair
+from nanopace.views.compare.pair_sections import incomplete_clocks, setting
 from nanopace.views.document import Line, Section, Table, Text, run_cell, run_letter
 from nanopace.views.report import marked, tilde
 from nanopace.wording.catalog import UNKNOWN, Words
@@ -139,7 +140,7 @@ def _say_once(found: Iterable[tuple[Pair, Finding]]) -> list[Line]:
     for pair, finding in found:
         text = pair.sentence(finding)
         of_text.setdefault(text, []).append(pair)
-        if "run" in finding.numbers:
+        if finding.numbers.get("run") is not None and finding.code != "compare_loss_uncertain":
             about_one.add(text)
     return [
         Line((text if text in about_one else f"{_letters(pairs)}: {text}",), hanging=2)
@@ -172,11 +173,10 @@ def _arrivals(pairs: Sequence[Pair]) -> Section:
             "Goal: the lowest loss both A and the run reached. {unknown}: within the noise, or the noise is unknown.",
             unknown=UNKNOWN,
         )
-        blocks = [
-            Table(rows, "lrrrrrrr", (*head, *costs)),
-            goal,
-            *_say_once(_found(pairs, ("compare_clock_incomplete",))),
-        ]
+        in_bits = [pair.b for pair in pairs if pair.found.arrival is not None and pair.found.arrival.metric == "bpb"]
+        if 0 < len(in_bits) < len(rows):
+            goal += " " + words.text("Goal in bits per byte: {runs}.", runs=", ".join(in_bits))
+        blocks = [Table(rows, "lrrrrrrr", (*head, *costs)), goal, *incomplete_clocks(pairs)]
     return Section("arrival", words.text("Time to the same validation loss"), blocks)
 
 
@@ -194,7 +194,7 @@ def _changes(pairs: Sequence[Pair], *, verbose: bool) -> Section:
 
 def _change(change: Change) -> str:
     marks = ["~" if origin == "inferred" else "" for origin in (change.a_origin, change.b_origin)]
-    return f"{change.knob} {marks[0]}{change.a} → {marks[1]}{change.b}".replace(" ", "\u00a0")
+    return f"{change.knob} {marks[0]}{setting(change.a)} → {marks[1]}{setting(change.b)}".replace(" ", "\u00a0")
 
 
 def _decompositions(pairs: Sequence[Pair]) -> Section:

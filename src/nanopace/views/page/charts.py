@@ -27,6 +27,7 @@ CAUSE_MARKS: dict[str, Mark] = {
     "compile": "triangle",
     "stall": "cross",
     "periodic": "square",
+    "data": "ring",
     "checkpoint": "diamond",
     "evaluation": "circle",
 }
@@ -149,7 +150,7 @@ def _times_by_cause(run: Diagnosis, words: Words) -> tuple[Series, ...]:
         shown = [max(rows[at : at + each], key=lambda slow: slow.ms) for at in range(0, len(rows), each)]
         series.append(
             Series(
-                label=named_causes(rows[0], words, run.source.format),
+                label=named_causes(rows[0], words, run),
                 x=tuple(slow.iteration for slow in shown),
                 y=tuple(_positive(slow.ms) for slow in shown),
                 colour=group,

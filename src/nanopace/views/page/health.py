@@ -12,7 +12,7 @@ from typing import Literal
 
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.sources.formats.registry import find_format
-from nanopace.views.summary import best_advice, gravest_alarm
+from nanopace.views.summary import WATCH, best_advice, gravest_alarm, to_watch
 from nanopace.wording.catalog import Words
 
 State = Literal[
@@ -51,8 +51,7 @@ _ENDED: Mapping[str, State] = {
     "ended_out_of_memory": "out_of_memory",
     "ended_error": "error",
 }
-_OF_THE_LOSS = frozenset({"rollbacks", "skipped_steps", "overfitting", "best_not_saved"})  # the loss chart shows these
-_WATCH = ("overfitting", "best_not_saved")  # not an alarm, but not healthy either
+_OF_THE_LOSS = frozenset({"rollbacks", "skipped_steps", *WATCH})  # the loss chart shows these
 _IDLE = ("half_idle", "mostly_idle")
 _WELL_USED = ("near_limit", "good", "power_limited")
 _FEW_ROWS = 15  # normal ones: with fewer, a log shows too little to be called free of problems
@@ -103,9 +102,8 @@ def _state(diagnosis: Diagnosis) -> tuple[State, Finding | None]:
     alarm, advice = gravest_alarm(diagnosis), best_advice(diagnosis)
     if alarm is not None:
         return _ENDED.get(alarm.code, "attention"), alarm
-    to_watch = next((each for code in _WATCH for each in diagnosis.findings if each.code == code), None)
-    if to_watch is not None:
-        return "attention", to_watch
+    if (watched := to_watch(diagnosis)) is not None:
+        return "attention", watched
     nothing_to_gain = advice is not None and advice.code == "nothing_to_change"
     if advice is not None and advice.saves_s:
         return "savings", advice

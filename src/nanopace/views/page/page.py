@@ -24,7 +24,7 @@ from nanopace.views.page.render import Page, headings
 from nanopace.views.page.slow_list import list_slow_rows
 from nanopace.views.page.speed_charts import mfu_chart, tokens_chart
 from nanopace.views.page.waterfall import Bar
-from nanopace.views.report import Report, phase_name, span_of
+from nanopace.views.report import Report, cause_name, phase_name, span_of
 from nanopace.views.sections import Explained
 from nanopace.wording.catalog import Words
 
@@ -78,11 +78,16 @@ def overlaid(comparisons: Sequence[Comparison], words: Words, made: Made | None 
     )
     say = headings(words)
     placed = [_placed(chart, drawn, "all") for chart in overlays if chart is not None]
-    pairs = [{"id": f"pair-{number}", **compared(pair)} for number, pair in enumerate(letter_pairs(comparisons, words))]
+    ranking, many = _ranked(comparisons, words), len(everyone) > 2
+    pairs = [
+        {"id": f"pair-{number}", **compared(pair, in_a_list=many)}
+        for number, pair in enumerate(letter_pairs(comparisons, words))
+    ]
     content = {
         "title": " / ".join(run.source.name for run in everyone),
+        "heading_of_many": words.text("{n} training runs, compared", n=len(everyone)) if many else "",
         "runs": [_introduced(number, run, words) for number, run in enumerate(everyone)],
-        "ranking": _ranked(comparisons, words),
+        "ranking": ranking,
         "charts": placed,
         "pairs": pairs,
         "contents": [
@@ -202,13 +207,16 @@ def _ranked(comparisons: Sequence[Comparison], words: Words) -> dict[str, object
     }
 
 
-def compared(pair: Pair) -> dict[str, object]:
+def compared(pair: Pair, *, in_a_list: bool = False) -> dict[str, object]:
+    """What two runs show. In a list of pairs, what holds for all of them has been said above it."""
     from nanopace.views.compare.costs import cost_verdict
+    from nanopace.views.compare.pair import CAVEAT
     from nanopace.views.compare.pair_sections import details, figures
 
     sections = [figures(pair), *details(pair, verbose=True)]
     letters = pair.a, pair.b
-    verdict = [*map(pair.sentence, pair.verdict()), *cost_verdict(pair.found, pair.words, letters)]
+    findings = [each for each in pair.verdict() if not (in_a_list and each.code in CAVEAT)]
+    verdict = [*map(pair.sentence, findings), *cost_verdict(pair.found, pair.words, letters)]
     said = {line for section in sections for line in section.blocks if isinstance(line, str)} | {*verdict}
     others = [line for finding in pair.found.findings if (line := pair.sentence(finding)) not in said]
     return {"a": pair.a, "b": pair.b, "verdict": verdict, "others": others, "sections": sections}
@@ -240,15 +248,15 @@ def _timeline(run: Diagnosis, words: Words) -> list[dict[str, object]]:
             "cause": moment.cause,
             "start": f"{moment.start:.6f}",
             "width": f"{moment.width:.6f}",
-            "says": _moment_text(moment, words, run.source.format),
+            "says": _moment_text(moment, words, run),
         }
         for moment in wall_timeline.timeline(run)
     ]
 
 
-def _moment_text(moment: wall_timeline.Moment, words: Words, format: str) -> str:
+def _moment_text(moment: wall_timeline.Moment, words: Words, run: Diagnosis) -> str:
     """Sleep is not the cause of a slow row but a part of the wall clock."""
-    name = words.phase(moment.cause) if moment.cause == "suspended" else words.cause(moment.cause, format)
+    name = words.phase(moment.cause) if moment.cause == "suspended" else cause_name(moment.cause, words, run)
     many = f"{words.count(moment.count)} × " if moment.count > 1 else ""
     return f"{many}{name}: {words.duration(moment.seconds)}"
 

@@ -28,7 +28,7 @@ def list_slow_rows(
     left = count - sum(row.count for row, _ in shown)
     more = [words.plural("{n} more row is in the JSON.", "{n} more rows are in the JSON.", left)] if left else []
     listed = {
-        "groups": slow_groups(run.slow_rows, words, run.source.format),
+        "groups": slow_groups(run.slow_rows, words, run),
         "title": words.text("Slow rows, newest first") if live else words.text("Every slow row"),
         "count": words.count(count),
         "every": table,

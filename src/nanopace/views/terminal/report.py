@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.record import replace
 from nanopace.views.document import Cell, Section, Table, Text, as_cell
+from nanopace.views.report import cause_name
 from nanopace.views.sections import Explained
 from nanopace.views.terminal.sparkline import LETTERS, bar, sparkline
 from nanopace.views.terminal.writer import TerminalWriter, columns
@@ -75,7 +76,7 @@ def _draw_times(diagnosis: Diagnosis, words: Words, writer: TerminalWriter) -> N
     writer.line(line.bars)
     if line.causes:
         writer.line(Cell(line.marks.rstrip(), "bold"))
-        legend = [f"{LETTERS[cause]} {words.cause(cause, diagnosis.source.format)}" for cause in line.causes]
+        legend = [f"{LETTERS[cause]} {cause_name(cause, words, diagnosis)}" for cause in line.causes]
         writer.line(words.text("Slow rows: {legend}", legend=", ".join(legend)))
 
 

@@ -18,6 +18,7 @@ LETTERS: Mapping[str, str] = {
     "checkpoint": "C",
     "restart": "R",
     "periodic": "P",
+    "data": "D",
     "stall": "!",
 }
 
@@ -54,9 +55,8 @@ def sparkline(iterations: Sequence[int], times: Sequence[float], causes: Sequenc
 
 def _rank(cause: str) -> int:
     """The rarer cause wins if two share a column."""
-    return (
-        ("evaluation", "checkpoint", "periodic", "stall", "restart", "compile").index(cause) if cause in LETTERS else -1
-    )
+    ranks = ("evaluation", "checkpoint", "data", "periodic", "stall", "restart", "compile")
+    return ranks.index(cause) if cause in LETTERS else -1
 
 
 def _bars(tallest: Sequence[float | None], step: float) -> str:
