@@ -46,8 +46,8 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "whole_seconds": (),  # the log's times have no fractions
     "rate_with_evaluations": ("printed", "evaluation_s", "runtime_s"),  # printed: steps per second
     "tracked_series": ("train", "validation"),  # the tracker's series that is each loss; validation may be None
-    # For a log without step times. total_s may be None, and so may mean_step_s, which leaves out evaluations.
     "seconds_as_ms": ("batch", "printed_ms", "step_s"),
+    # For a log without step times. total_s may be None, and so may mean_step_s, which leaves out evaluations.
     "untimed_log": ("rows", "total_s", "mean_step_s"),
     # --- slow rows
     "evaluation_rows": ("slow", "rows", "interval", "each_s", "overhead_s", "overhead_share"),  # interval may be None

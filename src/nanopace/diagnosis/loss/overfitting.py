@@ -171,8 +171,9 @@ def noise_of(curve: Sequence[tuple[int, float]]) -> float | None:
     """The standard deviation of an evaluation where the loss is lowest, ignoring the untrained model. It grows with the
     loss: an overfitted model's varies much more than it did at its best."""
     points = [(iteration, val) for iteration, val in curve if iteration > 0]
-    lowest = min((val for _, val in points), default=0.0)
+    iterations, vals = [iteration for iteration, _ in points], [val for _, val in points]
+    lowest = min(vals, default=0.0)
     if lowest <= 0:
-        return curve_noise([iteration for iteration, _ in points], [val for _, val in points])
-    share = curve_noise([iteration for iteration, _ in points], [math.log(val) for _, val in points])
+        return curve_noise(iterations, vals)
+    share = curve_noise(iterations, [math.log(val) for val in vals])
     return None if share is None else share * lowest

@@ -156,9 +156,9 @@ def _counts(texts: Sequence[str], *, evenly: bool) -> bool:
     if not all(text.replace(",", "").isdecimal() for text in texts):
         return False
     numbers = [_whole(text) for text in texts]
-    (step, count), *_ = Counter(after - before for before, after in pairwise(numbers)).most_common(1)
     if not evenly:
         return all(before < after for before, after in pairwise(numbers))
+    (step, count), *_ = Counter(after - before for before, after in pairwise(numbers)).most_common(1)
     return step > 0 and count >= _REGULAR * (len(numbers) - 1)
 
 

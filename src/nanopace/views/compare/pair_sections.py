@@ -185,13 +185,13 @@ def incomplete_clocks(pairs: Sequence[Pair]) -> list[str]:
     """Which logs show less than the real time: one sentence, however many they are."""
     words = pairs[0].words
     said = [(pair, each) for pair in pairs for each in pair.found.findings if each.code == _INCOMPLETE]
-    if len({pair.letter(each) for pair, each in said}) < 2:
+    letters = sorted({pair.letter(each) for pair, each in said})
+    if len(letters) < 2:
         return [pair.sentence(each) for pair, each in said[:1]]
-    letters = {pair.letter(each) for pair, each in said}
     text = words.text(
         "The logs of {runs} do not show the cost of all their evaluations and checkpoints: the real times are longer "
         "than these.",
-        runs=", ".join(sorted(letters)),
+        runs=", ".join(letters),
     )
     return [text]
 

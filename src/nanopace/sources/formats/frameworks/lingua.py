@@ -94,11 +94,9 @@ class LinguaReader(JoiningReader):
         elif found := _CARD.search(line):
             builder.fact("gpu", found[1])
             builder.fact("gpu_memory_gb", float(found[2]))
-        elif _JOB.search(line):
-            if self._steps.last is not None:
+        elif (job := _JOB.search(line)) or _RELOADED.search(line):
+            if job and self._steps.last is not None:
                 self._end_process()
-            builder.begin_process()
-        elif _RELOADED.search(line):
             builder.begin_process()
         else:
             return False
