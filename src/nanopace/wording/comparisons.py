@@ -19,7 +19,7 @@ COMPARISONS: Mapping[str, Sentence] = {
     "compare_speed_unknown": say(
         "It is unclear which is faster per token; unknown: {missing}. Pass --config A=FILE or --set A.NAME=VALUE."
     )
-    | say("It is unclear which is faster per token: at least one log does not show the tokens of a step."),
+    | say("It is unclear which is faster per token: at least one log does not show how many tokens a step has."),
     "compare_step_unknown": say(
         "It is unclear which is faster: no row of {run} times a plain step, so its step time is unknown."
     ),
@@ -54,8 +54,8 @@ COMPARISONS: Mapping[str, Sentence] = {
     "compare_time_share": say("{run} spent {time_share} of its time here: {phase}."),
     # --- loss
     "compare_data_unknown": say(
-        "So {target_metric} are compared here, which holds only if both runs are evaluated on the same text; the logs "
-        "do not show that."
+        "So {target_metric} are compared instead. That is fair only if both runs are evaluated on the same text, which "
+        "the logs do not show."
     )
     | say("The losses are comparable only if both runs train on the same data, which the logs do not show."),
     "compare_loss_tokens": say(
@@ -143,11 +143,11 @@ COMPARISONS: Mapping[str, Sentence] = {
     | say("Both reach {target_loss} in about the same time: {sooner} in {sooner_s}, {later} in {later_s}."),
     "compare_arrival_uncertain": say(
         "It is unclear which reaches {target_loss} {target_metric} first: {sooner} takes {sooner_s} and {later} at "
-        "most {at_most_s}, because its first evaluation is already below that."
+        "most {at_most_s}, since its first evaluation is already that low."
     )
     | say(
         "It is unclear which reaches {target_loss} first: {sooner} takes {sooner_s} and {later} at most {at_most_s}, "
-        "because its first evaluation is already below that."
+        "since its first evaluation is already that low."
     )
     | say(
         "It is unclear which reaches {target_loss} {target_metric} first: {sooner} takes {sooner_s} and {later} "

@@ -86,9 +86,9 @@ READING: Mapping[str, Sentence] = {
         "This log counts micro-batches: {per_step} of them make one weight update. Below, a step is one micro-batch."
     ),
     "bar_hides_time": say(
-        "The progress bar shows {bar_s} per step, but it moved on by a step only every {gap_s}. Something that this "
-        "log does not time takes most of the run, such as another evaluation, samples or checkpoints, so no step time "
-        "is given."
+        "The progress bar shows {bar_s} per step, but advanced only one step every {gap_s}. Most of the run goes to "
+        "something that this log does not time, such as another evaluation, samples or checkpoints, so no step time is "
+        "given."
     ),
     "whole_seconds": say(
         "This log's clock shows whole seconds: a single row is accurate to about a second, and rows it cannot "

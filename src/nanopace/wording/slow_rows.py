@@ -159,11 +159,11 @@ SLOW_ROWS: Mapping[str, Sentence] = {
     ),
     "fetch_stalls": say_n(
         "{rows} row was delayed while data was fetched over the network: by {largest_s} at iteration {iteration}, "
-        "{total_share} of the wall clock. That is hardly chance: {fetch_share} of all rows contain such a fetch. "
-        "Download the data before training, or fetch it further ahead.",
+        "{total_share} of the wall clock. That is unlikely to be a coincidence: {fetch_share} of all rows contain such "
+        "a fetch. Download the data before training, or fetch it further ahead.",
         "{rows} rows were delayed while data was fetched over the network: {total_s} in all, {total_share} of the wall "
-        "clock, longest at iteration {iteration} ({largest_s}). That is hardly chance: {fetch_share} of all rows "
-        "contain such a fetch. Download the data before training, or fetch it further ahead.",
+        "clock, longest at iteration {iteration} ({largest_s}). That is unlikely to be a coincidence: {fetch_share} of "
+        "all rows contain such a fetch. Download the data before training, or fetch it further ahead.",
         count="rows",
     ),
     "long_events": say_n(
