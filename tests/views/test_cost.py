@@ -75,7 +75,9 @@ def test_energy_and_co2_are_in_it_too() -> None:
 
 def test_a_bound_is_called_one() -> None:
     bound = billed(run(eta_s=3600.0, gpu="4070"), BOTH)
-    assert line(bound).startswith("Cost so far: at most €0.42. Until max_iters: €0.42 more, at most €0.84 in all.")
+    assert line(bound).startswith(
+        "Cost so far: at most €0.42. Until max_iters: at most €0.42 more, at most €0.84 in all."
+    )
     report = said(bound)
     assert "≤ €0.42 1.00 GPU hours at €0.36 + ≤ 0.200 kWh at €0.30" in " ".join(report.split())
     assert "board power: 200 W" in report
@@ -151,7 +153,7 @@ def test_what_depends_on_an_inferred_number_of_gpus_is_marked() -> None:
     found = run(eta_s=3600.0)
     facts = {"gpu_count": Fact(8, "inferred", "trainer"), "max_iters": Fact(9, "inferred", "trainer")}
     inferred = billed(replace(found, facts={**found.facts, **facts}), EUROS)
-    assert line(inferred).startswith("Cost so far: ~EUR 2.88.")
+    assert line(inferred).startswith("Cost so far: ~EUR 2.88. Until max_iters: ~EUR 2.88 more, ~EUR 5.76 in all.")
     assert section(inferred)[-1] == "in all ~EUR 5.76"
     figure = next(each for each in key_figures(Report(inferred, words("en"))) if each.name == "cost")
     assert (figure.value, figure.more) == ("~EUR\u00a02.88", "~EUR\u00a05.76 in all")

@@ -29,6 +29,11 @@ def in_sentence(bill: Bill, money: float | None, words: Words) -> str:
     return _told(bill, words.money(money, bill.currency), words, at_most=bill.at_most)
 
 
+def more_in_sentence(bill: Bill, money: float | None, words: Words) -> str:
+    """Money in words, beside a sum that says whether it is that of one GPU."""
+    return _bounded(bill, words.money(money, bill.currency), words, at_most=bill.at_most)
+
+
 def co2_in_table(bill: Bill, kg: float | None, words: Words) -> str:
     return _marked(bill, bill.energy_basis == "board_power", words.co2(kg))
 
@@ -55,9 +60,13 @@ def _tilde(bill: Bill) -> str:
 
 
 def _told(bill: Bill, text: str, words: Words, *, at_most: bool) -> str:
-    amount = f"{_tilde(bill)}{text}"
-    bound = words.text("at most {time}", time=amount) if at_most else amount
+    bound = _bounded(bill, text, words, at_most=at_most)
     return words.text("{amount} per GPU", amount=bound) if bill.per_gpu else bound
+
+
+def _bounded(bill: Bill, text: str, words: Words, *, at_most: bool) -> str:
+    amount = f"{_tilde(bill)}{text}"
+    return words.text("at most {time}", time=amount) if at_most else amount
 
 
 def cost_name(bill: Bill, words: Words) -> str:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from nanopace.diagnosis.bill import Bill
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.prices import Used
-from nanopace.views.amounts import co2_in_sentence, co2_in_table, energy_in_table, in_sentence, in_table
+from nanopace.views.amounts import (
+    co2_in_sentence,
+    co2_in_table,
+    energy_in_table,
+    in_sentence,
+    in_table,
+    more_in_sentence,
+)
 from nanopace.views.document import Section, Table, Text
 from nanopace.views.report import Report
 from nanopace.wording.catalog import Words
@@ -37,7 +44,7 @@ def _money(bill: Bill, words: Words) -> str:
         cost = words.text("{cost} without electricity", cost=cost)
     if not more:
         return words.text("Cost: {cost}.", cost=cost)
-    left, total = words.money(more, bill.currency), in_sentence(bill, money + more, words)
+    left, total = more_in_sentence(bill, more, words), in_sentence(bill, money + more, words)
     return words.text(
         "Cost so far: {cost}. Until max_iters: {more} more, {total} in all.", cost=cost, more=left, total=total
     )
