@@ -29,7 +29,7 @@ NANOGPT = LogFormat(
     bulk_reader=f"{_BULK}.nanogpt:feed_bulk",
     row=r"[iI]ter(?:ation)?\s*\d+(?:/\d+)?\s*[:|]\s*(?:train(?:ing)?[\s_]*)?loss[\s:=]{0,40}-?(?:\d+\.\d+|nan|inf)"
     r".{0,200}?(?:time|(?<!iter_)dt)[\s:=]{0,40}\d[\d.]{0,18}\s*(?:ms|s(?:ecs?|econds)?(?![A-Za-z]))",
-    header=r"step\s*\d+:\s*train\s+loss\s|number\s+of\s+parameters:\s*[\d.]+M|tokens\s+per\s+iteration\s+will",
+    header=r"(?:[sS]tep|[iI]ter)\s*\d+[:;,]\s*[tT]rain\s+loss[\s:]|number\s+of\s+parameters:\s*[\d.]+M|tokens\s+per\s+iteration\s+will",
     words=("iter", "Iter", "step", "parameters:"),
     row_words=("loss",),
     anchors=(r"[iI]ter(?:ation)?\s*\d", r"[sS]tep\s*\d", r"number\s+of\s+parameters", r"tokens\s+per\s+iter"),
