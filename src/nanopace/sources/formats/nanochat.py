@@ -310,12 +310,10 @@ class NanochatReader:
 
     def _shape(self, line: str) -> bool:
         if line.startswith("  ") and not self._process.stepped:
-            knobs = {
-                lines.SLOWRUN_NAMES.get(name, name): int(value) for name, value in lines.SLOWRUN_KNOB.findall(line)
-            }
-            self._process.knobs |= knobs
-            for name, value in knobs.items():
-                self._builder.fact(name, value)
+            for name, number in lines.SLOWRUN_KNOB.findall(line):
+                knob = lines.SLOWRUN_NAMES.get(name, name)
+                self._process.knobs[knob] = int(number)
+                self._builder.fact(knob, int(number))
         config = lines.CONFIG.search(line)
         if config is None:
             return False
