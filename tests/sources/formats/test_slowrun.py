@@ -20,6 +20,8 @@ GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-02)
   n_layer=12, n_embd=768, n_head=6, head_dim=128
   seq_len=2048, window_pattern=SSSL
   total_batch_size=131072, device_batch_size=4
+  weight_decay=1.6, adam_betas=(0.8, 0.95)
+  dropout=0.1
 -----------------------
 Vocab size: 50,257
 Parameters: 250,000,000 (transformer: 85,000,000, value_embeds: 110,000,000, lm_head: 27,500,000, other: 27,500,000)
@@ -75,6 +77,8 @@ def test_its_facts() -> None:
         "n_layer": 12,
         "n_embd": 768,
         "n_head": 6,
+        "weight_decay": 1.6,
+        "dropout": 0.1,
         "vocab_size": 50_257,
         "parameters": 250_000_000,
         "flops_per_token": 1e9,

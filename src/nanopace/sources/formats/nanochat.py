@@ -50,7 +50,7 @@ class _Process:
     modern: bool = False  # its header has a line that was added after midtraining had gone
     command: Stage | None = None  # the program, from the command that started it
     rank_tokens: int = 0  # of one micro-batch on one GPU
-    knobs: dict[str, int] = field(default_factory=dict)  # of slowrun
+    knobs: dict[str, float] = field(default_factory=dict)  # of slowrun
     tokens: int = 0  # per step
     rate: PrintedRate = field(default_factory=PrintedRate)
     rate_is_right: bool = False
@@ -294,7 +294,7 @@ class NanochatReader:
             self._process.tokens = tokens = to_int(found[1])
             self._builder.fact("tokens_per_iteration", tokens)
             knobs, each = self._process.knobs, int(found[2])
-            if each and (rank_tokens := knobs.get("batch_size", 0) * knobs.get("block_size", 0)):
+            if each and (rank_tokens := int(knobs.get("batch_size", 0) * knobs.get("block_size", 0))):
                 self._builder.fact("gradient_accumulation_steps", tokens // rank_tokens)
                 self._builder.fact("gpu_count", tokens // rank_tokens // each)
         return found is not None
@@ -312,8 +312,8 @@ class NanochatReader:
         if line.startswith("  ") and not self._process.stepped:
             for name, number in lines.SLOWRUN_KNOB.findall(line):
                 knob = lines.SLOWRUN_NAMES.get(name, name)
-                self._process.knobs[knob] = int(number)
-                self._builder.fact(knob, int(number))
+                self._process.knobs[knob] = value = float(number)
+                self._builder.fact(knob, value if "." in number else int(value))
         config = lines.CONFIG.search(line)
         if config is None:
             return False

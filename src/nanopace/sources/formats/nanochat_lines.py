@@ -80,7 +80,9 @@ MICRO_BATCH = re.compile(rf"Tokens / micro-batch / rank: {_INT} x {_INT} = {_INT
 WORLD_MICRO_BATCH = re.compile(rf"Tokens / micro-batch: {_INT}", re.ASCII)
 BATCH = re.compile(rf"Total batch size {_INT} =>", re.ASCII)
 SLOWRUN_BATCH = re.compile(rf"^Batch size: {_INT} tokens, grad accum: (\d{{1,9}}) steps", re.ASCII)
-SLOWRUN_KNOB = re.compile(r"\b(n_layer|n_embd|n_head|seq_len|device_batch_size)=(\d{1,9})\b", re.ASCII)
+SLOWRUN_KNOB = re.compile(
+    r"\b(n_layer|n_embd|n_head|seq_len|device_batch_size|weight_decay|dropout)=(\d{1,9}(?:\.\d{1,9})?)", re.ASCII
+)
 SLOWRUN_NAMES = {"seq_len": "block_size", "device_batch_size": "batch_size"}
 # The model's config: as JSON with a line per entry or, if a model is loaded, as a dict on one line.
 CONFIG = re.compile(r"""^\s*("\w{1,20}": \d{1,12}),$|Building\s*model\s*with\s*config:\s*(\{[^}]{1,500}\})""", re.ASCII)
