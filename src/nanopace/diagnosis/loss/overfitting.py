@@ -14,6 +14,7 @@ from nanopace.diagnosis.result import Loss
 from nanopace.run import Evaluation
 
 _RISING = 3  # the last evaluations must all be above the best: one or two may be chance
+_RISES = 5  # times in a row after the best: fewer happen by chance
 _CLEAR = 3.0  # standard deviations that a change must exceed
 _APART = 4.0  # standard deviations by which validation loss and gap must exceed their values at the best
 _LARGE = 0.01  # of the loss: a change must exceed this if there are too few evaluations to estimate the noise
@@ -145,7 +146,7 @@ def turned_up(curve: Sequence[tuple[int, float]], best: Best | None, beyond: flo
     if best is None:
         return False
     since = [val for iteration, val in curve if iteration > best.iteration]
-    if len(since) > _RISING and all(map(lt, (best.val, *since), since)) and since[-1] > best.val + beyond:
+    if len(since) >= _RISES and all(map(lt, (best.val, *since), since)) and since[-1] > best.val + beyond:
         return True
     recent = since[-_RISING:]
     place = bisect_left(curve, (best.iteration, -math.inf))
