@@ -74,6 +74,15 @@ def test_twelve_gigabytes_hold_fifteen_sequences_of_nanogpt(
     assert found == ([expected] if expected else [])
 
 
+@pytest.mark.parametrize(("parameters", "expected"), [(124e6, [8]), (450e6, [4]), (600e6, [])])
+def test_what_a_model_has_more_than_nanogpt_takes_memory(
+    make_diagnosis: Any, parameters: float, expected: list[int]
+) -> None:
+    run = run_of(**GPT2, batch_size=2, gradient_accumulation_steps=64, gpu_memory_gb=12, parameters=parameters)
+    diagnosis = make_diagnosis(mfu=0.3, card="Some card", peak=100.0)
+    assert [f.numbers["to_batch"] for f in advise(run, diagnosis) if f.code == "larger_micro_batch"] == expected
+
+
 def test_neither_a_larger_micro_batch_nor_compiling_gives_a_card_power(make_diagnosis: Any) -> None:
     run = run_of(**GPT2, batch_size=1, gradient_accumulation_steps=512)
     idle = make_diagnosis(mfu=0.4, card="NVIDIA GeForce RTX 4090", peak=165.2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from typing import Any
@@ -15,6 +16,7 @@ from nanopace.diagnosis.result import Diagnosis, Wall
 from nanopace.run import Run
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.table import NANOCHAT, NANOGPT
+from nanopace.sources.runs import open_runs
 
 from .synthetic import nanogpt_run
 
@@ -202,3 +204,13 @@ def test_the_last_row_has_a_loss_where_one_is_told_of_it(losses: tuple[float, ..
         builder.untimed_row(at, loss)
     (run,) = builder.finish()
     assert ("training_loss_course" in {each.code for each in diagnose(run).findings}) == told
+
+
+def test_a_log_of_evaluations_says_once_that_it_overfits() -> None:
+    vals = [4.2, 1.9, 1.6, 1.5, 1.55, 1.6, 1.7, 1.8]
+    log = "".join(f"step {500 * n}: train loss {4.2 / (n + 1):.4f}, val loss {val}0\n" for n, val in enumerate(vals))
+    (run,) = open_runs(io.BytesIO(log.encode()))
+    said = render(diagnose(run))
+    assert said.count("The model is overfitting") == 1
+    assert "log_interval" not in said
+    assert "312" not in said

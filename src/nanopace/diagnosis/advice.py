@@ -30,6 +30,7 @@ _STALL_SHARE = 0.01
 _FEW_STALLS, _FEW_STALLS_S = 3, 1.0  # fewer and shorter ones may not recur, and do not pay for the search
 _IDLE_CARD = 0.45  # mfu below which a larger micro-batch can help
 _WORTH_COMPILING_S = 600.0  # of training: compiling takes about a minute
+_GB_OF_A_PARAMETER = 16e-9  # itself, its gradient and Adam's two
 _LARGEST_BATCH_RAISE = 4  # beyond this, more memory and hardly more speed
 # A card that slows down causes no overhead, but the run could be faster.
 _SLOWED = 1.05  # the last fifth of the run against the first
@@ -304,8 +305,10 @@ def _larger_micro_batch(run: Run, diagnosis: Diagnosis) -> Finding | None:
 
 
 def _largest_that_fits(run: Run, diagnosis: Diagnosis) -> int:
-    """The largest micro-batch that fits with nanoGPT; 0 if the card's memory or the model's shape is unknown."""
+    """The largest micro-batch that fits with nanoGPT, and with what more the model has: a head of its own, experts,
+    embeddings per layer. 0 if the card's memory or the model's shape is unknown."""
     from nanopace.hardware.cards import find_cards  # few runs get this far
+    from nanopace.hardware.flops import parameters
     from nanopace.hardware.memory import largest_micro_batch
 
     layers, width, vocabulary, context = (
@@ -319,4 +322,6 @@ def _largest_that_fits(run: Run, diagnosis: Diagnosis) -> int:
             return 0
     if memory_gb is None or min(layers, width, vocabulary, context) <= 0:
         return 0
+    more = (run.number("parameters") or 0.0) - parameters(layers, width, vocabulary)
+    memory_gb -= _GB_OF_A_PARAMETER * max(0.0, more)
     return largest_micro_batch(layers, width, vocabulary, context, memory_gb, run.value("compile") is not False)

@@ -65,7 +65,7 @@ def _diagnose(run: Run) -> Diagnosis:
             *straggler_findings(run, faults),
             *mfu_findings(run, pace, mfu),
             *gpu_findings(run, mfu.verdict),
-            *throughput_findings(run),
+            *throughput_findings(run, pace),
             *loss_fault_findings(faults),
             *loss_findings,
         ),

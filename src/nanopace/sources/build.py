@@ -99,6 +99,7 @@ class RunBuilder:
         draft = self._draft
         if not draft.timed and draft.rows and not self._began and draft.rows.last_iteration[-1] == row.iteration:
             draft.rows.cut(len(draft.rows) - 1)  # printed twice, now with its time
+            self._pending_evals[:0] = draft.evaluations.take_from(row.iteration)
         if not self._is_repeated(row):
             self._append(row, restarted=restarted)
 
@@ -206,9 +207,12 @@ class RunBuilder:
     ) -> None:
         """Add a checkpoint. Without an iteration, it belongs to the evaluation just before it."""
         if iteration is None:
-            if not self._pending_evals:
+            if self._pending_evals:
+                iteration = self._pending_evals[-1].iteration
+            elif not self._draft.timed:
+                iteration = self._draft.rows.last_iteration[-1]
+            else:
                 return  # the start of the log is missing
-            iteration = self._pending_evals[-1].iteration
         self._pending_saves.append(Checkpoint(iteration, path, ms=ms, background_ms=background_ms))
 
     def span(self, span: Span) -> None:

@@ -180,7 +180,7 @@ def _card(report: Report) -> str:
 
 def _loss(report: Report) -> str:
     """The most important finding about the loss, for a log without times."""
-    found = report.find("overfitting", "gap_grows", "best_not_saved", "training_loss_course")
+    found = report.find("gap_grows", "training_loss_course")
     return report.sentence(found) if found else ""
 
 

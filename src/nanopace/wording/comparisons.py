@@ -207,8 +207,7 @@ COMPARISONS: Mapping[str, Sentence] = {
         "the card's utilisation."
     ),
     "compare_same_settings": say(
-        "All known settings that affect speed or loss are the same; the difference comes from something the logs do "
-        "not show."
+        "All settings read from the two runs that affect speed or loss are the same; any difference has another cause."
     ),
     "compare_settings_unknown": say(
         "Settings not known for both runs: {missing}. Pass --config A=FILE --config B=FILE."

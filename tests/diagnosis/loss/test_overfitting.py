@@ -97,3 +97,14 @@ def test_a_run_that_comes_apart_is_not_over_fitting() -> None:
     rise = [fall[-1] + 0.1 * k for k in range(1, 9)]
     trains = [val + 0.02 for val in fall + rise]
     assert "overfitting" not in codes(describe_loss(run_of(fall + rise, trains=trains))[1])
+
+
+def test_few_evaluations_that_only_rise() -> None:
+    """The last three are not all far above the best, but each is above the one before."""
+    vals = [1.807, 1.573, 1.505, 1.483, 1.4832, 1.492, 1.516, 1.529, 1.557]
+    trains = [1.636, 1.347, 1.237, 1.163, 1.095, 1.039, 0.983, 0.929, 0.872]
+    loss, findings = describe_loss(run_of(vals, trains=trains))
+    assert "overfitting" in codes(findings)
+    assert loss.forecast == ()
+    vals[-2] = 1.51
+    assert "overfitting" not in codes(describe_loss(run_of(vals, trains=trains))[1])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Throughput
 from nanopace.diagnosis.time.rows import find_pace
 from nanopace.diagnosis.time.slow_rows import break_down_rows
@@ -45,12 +46,14 @@ def test_unknown_stays_unknown() -> None:
     run = nanogpt_run(facts={"batch_size": 16})
     found = throughput_of(run)
     assert (found.tokens_per_s, found.tokens_total, found.micro_batch_ms) == (None, None, None)
-    (finding,) = throughput_findings(run)
+    (finding,) = throughput_findings(run, find_pace(run))
     assert finding.code == "tokens_unknown"
     assert finding.numbers["missing"] == "gradient_accumulation_steps, block_size"
 
 
 def test_without_a_step_time_there_is_no_throughput() -> None:
-    run = rows_run([9000.0] + [1000.0] * 5, evaluated=range(6), facts={"tokens_per_iteration": 1000})
-    assert throughput_of(run).tokens_per_s is None
-    assert throughput_findings(run) == []
+    for facts in ({"tokens_per_iteration": 1000}, {}):
+        run = rows_run([9000.0] + [1000.0] * 5, evaluated=range(6), facts=facts)
+        assert throughput_of(run).tokens_per_s is None
+        codes = {each.code for each in diagnose(run).findings}
+        assert codes.isdisjoint({"tokens_unknown", "mfu_unknown"})  # no setting would help

@@ -267,3 +267,21 @@ def test_an_evaluation_that_names_its_step_as_a_row_does_is_no_row(named: str, r
     assert [*run.rows.iteration] == [*range(100)]
     assert run.rows_of_others == 0
     assert [each.iteration for each in run.evaluations] == [0, 20, 40, 60, 80, 99]
+
+
+def test_evaluations_of_runs_after_two_that_printed_together(read: Read) -> None:
+    """A later run does less, so its evaluations are of earlier iterations than those of the first."""
+
+    def evaluated(at: int, bits: float) -> str:
+        return f"Step {at:05d} | Validation bpb: {bits:.4f}"
+
+    def whole(total: int, bits: float) -> list[str]:
+        rows = [of_nanochat(at, total, 200.0) for at in range(total)]
+        return [evaluated(0, 3.0), *rows[:50], evaluated(50, 2.0), *rows[50:], evaluated(total, bits)]
+
+    first, *later = read("\n".join([*two_trainings(), evaluated(90, 1.5), *whole(300, 1.2), *whole(200, 1.3)]) + "\n")
+    assert first.rows_of_others > 0
+    assert [[(each.iteration, each.val) for each in run.evaluations] for run in later] == [
+        [(0, 3.0), (50, 2.0), (300, 1.2)],
+        [(0, 3.0), (50, 2.0), (200, 1.3)],
+    ]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from operator import lt
 from typing import NamedTuple
 
 from nanopace.diagnosis.loss.trend import curve_noise, slope, step_noise
@@ -13,6 +14,7 @@ from nanopace.diagnosis.result import Loss
 from nanopace.run import Evaluation
 
 _RISING = 3  # the last evaluations must all be above the best: one or two may be chance
+_RISES = 5  # times in a row after the best: fewer happen by chance
 _CLEAR = 3.0  # standard deviations that a change must exceed
 _APART = 4.0  # standard deviations by which validation loss and gap must exceed their values at the best
 _LARGE = 0.01  # of the loss: a change must exceed this if there are too few evaluations to estimate the noise
@@ -139,10 +141,14 @@ def beyond_noise(curve: Sequence[tuple[int, float]], best: Best, error: float | 
 
 def turned_up(curve: Sequence[tuple[int, float]], best: Best | None, beyond: float) -> bool:
     """Whether the validation loss has clearly left its minimum: all of the last evaluations are above it, and their
-    mean is above that of the best and its lower neighbour. The lowest of many evaluations is partly luck."""
+    mean is above that of the best and its lower neighbour. The lowest of many evaluations is partly luck. If it has
+    risen each time since, which is no chance, it is enough that the last one is."""
     if best is None:
         return False
-    recent = [val for iteration, val in curve if iteration > best.iteration][-_RISING:]
+    since = [val for iteration, val in curve if iteration > best.iteration]
+    if len(since) >= _RISES and all(map(lt, (best.val, *since), since)) and since[-1] > best.val + beyond:
+        return True
+    recent = since[-_RISING:]
     place = bisect_left(curve, (best.iteration, -math.inf))
     around = sorted(val for _, val in curve[max(0, place - 1) : place + 2])[:2]
     return (

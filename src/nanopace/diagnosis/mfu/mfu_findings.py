@@ -8,7 +8,7 @@ from nanopace.diagnosis.mfu.mfu import card_of, printed_zero
 from nanopace.diagnosis.result import Finding, Mfu, Number
 from nanopace.diagnosis.time.gpu_use import power_limited
 from nanopace.diagnosis.time.rows import Pace, steady
-from nanopace.diagnosis.time.throughput import missing_for_tokens
+from nanopace.diagnosis.time.throughput import measured_step_ms, missing_for_tokens
 from nanopace.run import Run
 
 LEAST_DEVIATION = 0.03  # of the last figure from the steady one, to be worth reporting
@@ -22,7 +22,7 @@ def mfu_findings(run: Run, pace: Pace, mfu: Mfu) -> list[Finding]:
         *_card_findings(run, mfu),
         *_printed_findings(run, mfu),
         *_smoothing_findings(run, pace, mfu),
-        *_missing_facts(run, mfu),
+        *_missing_facts(run, pace, mfu),
     ]
     peak = run.number("measured_tflops")
     if peak is None:
@@ -133,11 +133,13 @@ def _smoothing_findings(run: Run, pace: Pace, mfu: Mfu) -> list[Finding]:
     return [Finding("mfu_smoothed_only", printed)]
 
 
-def _missing_facts(run: Run, mfu: Mfu) -> list[Finding]:
-    """The facts that are missing to compute the card's utilisation."""
+def _missing_facts(run: Run, pace: Pace, mfu: Mfu) -> list[Finding]:
+    """The facts that are missing to compute the card's utilisation. Without a step time, none of them would help."""
     if run.on_cpu:
         return [Finding("ran_on_cpu")]
     if mfu.card is not None or (mfu.card_name is not None and mfu.achieved_tflops is not None):
+        return []
+    if measured_step_ms(pace.step) is None:
         return []
     missing = []
     if mfu.achieved_tflops is None:

@@ -41,12 +41,12 @@ def find_throughput(run: Run, pace: Pace, wall: Wall) -> Throughput:
     )
 
 
-def throughput_findings(run: Run) -> list[Finding]:
+def throughput_findings(run: Run, pace: Pace) -> list[Finding]:
     """Findings: the missing knobs if tokens are unknown, or a wrong printed rate."""
     tokens = run.number("tokens_per_iteration")
     if not tokens:
-        if any(each.code == "batch_scheduled" for each in run.caveats):
-            return []  # known not to be a single number
+        if measured_step_ms(pace.step) is None or any(each.code == "batch_scheduled" for each in run.caveats):
+            return []  # nothing follows from them, or it is known not to be a single number
         return [Finding("tokens_unknown", {"missing": ", ".join(missing_for_tokens(run))})]
     if run.told_tokens is not None and run.told_tokens != tokens:
         return [Finding("printed_rate_wrong", {"printed_batch": run.told_tokens, "batch": int(tokens)})]

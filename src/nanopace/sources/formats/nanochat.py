@@ -11,6 +11,7 @@ What the log does not say about its figures:
 - `tok/sec` was too low by the accumulation factor in the first two weeks. It is used only if the header, which has the
   tokens of a step, is missing and a row has a column that was added later.
 - `total time` is the sum of `dt` from step 11 on.
+- slowrun, which trains as nanochat does, leaves it out. It counts steps from 1 and evaluates after the row.
 
 Base training, midtraining and fine-tuning are separate programs; a speedrun's log contains them all.
 """
@@ -20,7 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from nanopace.run import Row, Span, Stage
@@ -28,6 +29,7 @@ from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats import nanochat_lines as lines
 from nanopace.sources.formats.broken_line import BrokenLine
 from nanopace.sources.formats.nanochat_lines import PrintedRate
+from nanopace.sources.head.card_lines import card_of
 from nanopace.sources.printed_numbers import nan_as_inf, to_int
 from nanopace.sources.processes.died import ENDINGS, RANK
 
@@ -48,6 +50,7 @@ class _Process:
     modern: bool = False  # its header has a line that was added after midtraining had gone
     command: Stage | None = None  # the program, from the command that started it
     rank_tokens: int = 0  # of one micro-batch on one GPU
+    knobs: dict[str, float] = field(default_factory=dict)  # of slowrun
     tokens: int = 0  # per step
     rate: PrintedRate = field(default_factory=PrintedRate)
     rate_is_right: bool = False
@@ -124,6 +127,9 @@ class NanochatReader:
             self._step(step)
         elif evaluation := lines.EVALUATION.search(line):
             self._evaluation(evaluation)
+        elif evaluation := lines.SLOWRUN_EVALUATION.search(line):
+            bits, loss = float(evaluation[2]), nan_as_inf(float(evaluation[3]))
+            self._builder.evaluation(int(evaluation[1]), None, loss, bits_per_byte=bits if isfinite(bits) else None)
         elif task := lines.TASK.search(line):
             if self._process.stepped:  # else it is of a program that only evaluates
                 self._process.tasks_ms += 1000 * float(task[1])
@@ -155,7 +161,8 @@ class NanochatReader:
         self._builder.row(Row(int(found["step"]), float(ms), nan_as_inf(float(found["loss"])), printed))
         if found["lrm"]:
             self._builder.rate(int(found["step"]), float(found["lrm"]))
-        self._builder.training_time(60 * float(found["minutes"]))
+        if found["minutes"]:
+            self._builder.training_time(60 * float(found["minutes"]))
         if found["rate"]:
             process.rate.add(ms, found["rate"])
         if not process.rate_is_right and any(found.group("norm", "eta", "epoch", "bf16")):
@@ -173,7 +180,7 @@ class NanochatReader:
         builder.stage(self._stage())
         # The epoch was added days before the card's line, and the mfu's new name weeks after it. So an mfu with an
         # epoch is relative to an H100's peak only if the header is seen to have no such line.
-        may_be_later = found["bf16"] or (found["epoch"] and not process.top_seen)
+        may_be_later = (found["bf16"] and not found["percent"]) or (found["epoch"] and not process.top_seen)
         if not process.card_seen and not process.no_peak and not may_be_later:
             builder.fact("printed_peak_tflops", H100_TFLOPS, "inferred", "trainer")
 
@@ -255,7 +262,10 @@ class NanochatReader:
     def _card(self, line: str) -> bool:
         found = lines.GPU.search(line)
         if not found:
-            return False
+            listed = card_of(line) if line.startswith("GPU ") and not self._process.stepped else None
+            if listed is not None:
+                self._builder.fact("gpu", listed)
+            return listed is not None
         self._process.card_seen = self._process.modern = True
         self._builder.fact("gpu", found[1])
         peak = float(found[2])
@@ -280,6 +290,13 @@ class NanochatReader:
             self._builder.fact("tokens_per_iteration", tokens)
             if self._process.rank_tokens:  # nanoGPT's knob counts the micro-batches of all GPUs, this line those of one
                 self._builder.fact("gradient_accumulation_steps", tokens // self._process.rank_tokens)
+        elif found := lines.SLOWRUN_BATCH.search(line):
+            self._process.tokens = tokens = to_int(found[1])
+            self._builder.fact("tokens_per_iteration", tokens)
+            knobs, each = self._process.knobs, int(found[2])
+            if each and (rank_tokens := int(knobs.get("batch_size", 0) * knobs.get("block_size", 0))):
+                self._builder.fact("gradient_accumulation_steps", tokens // rank_tokens)
+                self._builder.fact("gpu_count", tokens // rank_tokens // each)
         return found is not None
 
     def _plain(self, line: str) -> bool:
@@ -292,6 +309,11 @@ class NanochatReader:
         return False
 
     def _shape(self, line: str) -> bool:
+        if line.startswith("  ") and not self._process.stepped:
+            for name, number in lines.SLOWRUN_KNOB.findall(line):
+                knob = lines.SLOWRUN_NAMES.get(name, name)
+                self._process.knobs[knob] = value = float(number)
+                self._builder.fact(knob, value if "." in number else int(value))
         config = lines.CONFIG.search(line)
         if config is None:
             return False

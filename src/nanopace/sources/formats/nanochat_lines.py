@@ -33,14 +33,17 @@ STEP = re.compile(
     (?:{_MORE}\|\s*lrm:\s*(?P<lrm>\d{{1,3}}\.\d{{1,6}})\s*)?             # the learning rate over its maximum
     {_MORE}\|\s*dt:\s*(?P<ms>{_TIME})\s*ms\s*
     (?:{_MORE}\|\s*tok/sec:\s*(?P<rate>\d[\d,]{{0,19}})\s*)?
-    (?:{_MORE}\|\s*(?P<bf16>bf16_)?mfu:\s*(?P<mfu>{_REAL})\s*)?     # bf16_ since February 2026
+    (?:{_MORE}\|\s*(?P<bf16>bf16_)?mfu:\s*(?P<mfu>{_REAL})\s*(?P<percent>%)?\s*)?  # bf16_ since February 2026
     (?:{_MORE}\|\s*(?P<epoch>epoch):[^|]{{1,80}})?                  # since January 2026
-    {_MORE}\|\s*total\s*time:\s*(?P<minutes>\d{{1,9}}(?:\.\d{{1,6}})?)\s*m
+    (?(percent)|{_MORE}\|\s*total\s*time:\s*(?P<minutes>\d{{1,9}}(?:\.\d{{1,6}})?)\s*m)  # slowrun's rows end before it
     (?:\s*\|\s*(?P<eta>eta):)?                                     # since January 2026, from the twelfth step on
     """,
     re.VERBOSE | re.ASCII,
 )
 EVALUATION = re.compile(rf"\bStep (\d{{1,12}}) \| (Validation bpb|CORE metric|ChatCORE): {_REAL}", re.ASCII)
+SLOWRUN_EVALUATION = re.compile(
+    rf"\bStep (\d{{1,12}}) \| (?:Epoch \d{{1,9}} \| )?Val BPB: {_REAL} \| Val Loss: {_REAL}", re.ASCII
+)
 METRICS: dict[str, Metric] = {"Validation bpb": "bpb", "CORE metric": "core", "ChatCORE": "core"}
 # One of the tasks that make up the CORE metric, which is printed after the last of them.
 TASK = re.compile(r"\baccuracy: -?\d\.\d{1,9} \| centered: -?\d\.\d{1,9} \| time: (\d{1,9}\.\d{1,6})s", re.ASCII)
@@ -66,7 +69,7 @@ _COMMAND = re.compile(r"\s-m\s+scripts\.(base_train|mid_train|chat_sft|chat_rl)\
 # The top of a script's output: a new process, and a new run unless it says that it resumes.
 TOP = re.compile(
     r"Autodetected device type: (\w+)|Distributed\s*world\s*size:\s*(\d{1,6})|^GPU: .+ \| Peak FLOPS"
-    r"|^Vocab size: \d|^Target examples per step: \d|^Calculated number of steps: \d",
+    r"|^--- Hyperparameters ---|^Vocab size: \d|^Target examples per step: \d|^Calculated number of steps: \d",
     re.ASCII,
 )
 RESUMED = re.compile(r"^Resuming optimization from step \d", re.ASCII)
@@ -76,6 +79,11 @@ MACHINE = re.compile(r"^Detected (?:(\d{1,4}) GPU|.{0,60}\bgpus=(\d{1,4}), vram_
 MICRO_BATCH = re.compile(rf"Tokens / micro-batch / rank: {_INT} x {_INT} = {_INT}", re.ASCII)
 WORLD_MICRO_BATCH = re.compile(rf"Tokens / micro-batch: {_INT}", re.ASCII)
 BATCH = re.compile(rf"Total batch size {_INT} =>", re.ASCII)
+SLOWRUN_BATCH = re.compile(rf"^Batch size: {_INT} tokens, grad accum: (\d{{1,9}}) steps", re.ASCII)
+SLOWRUN_KNOB = re.compile(
+    r"\b(n_layer|n_embd|n_head|seq_len|device_batch_size|weight_decay|dropout)=(\d{1,9}(?:\.\d{1,9})?)", re.ASCII
+)
+SLOWRUN_NAMES = {"seq_len": "block_size", "device_batch_size": "batch_size"}
 # The model's config: as JSON with a line per entry or, if a model is loaded, as a dict on one line.
 CONFIG = re.compile(r"""^\s*("\w{1,20}": \d{1,12}),$|Building\s*model\s*with\s*config:\s*(\{[^}]{1,500}\})""", re.ASCII)
 _SHAPE = re.compile(r"""["'](sequence_len|vocab_size|n_layer|n_head|n_kv_head|n_embd)["']:\s*(\d{1,12})""", re.ASCII)
@@ -97,7 +105,8 @@ PLAIN: tuple[tuple[re.Pattern[str], str, Callable[[str], FactValue]], ...] = tup
         (r"^num_heads: (\d{1,9})", "n_head", to_int),
         (rf"^Number of parameters: {_INT}", "parameters", to_int),
         (rf"^total {{5,}}: {_INT}", "parameters", to_int),  # the last line under "Parameter counts:"
-        (r"^Estimated FLOPs per token: (\d\.\d{1,15}e\+\d\d)", "flops_per_token", float),
+        (rf"^Parameters: {_INT} \(", "parameters", to_int),
+        (r"^(?:Estimated )?FLOPs per token: (\d\.\d{1,15}e\+\d\d)", "flops_per_token", float),
         (rf"number of iterations(?: from target [^:]{{1,9}}(?::param ratio)?)?: {_INT}", "max_iters", to_int),
         (r"Distributed\s*world\s*size:\s*(\d{1,6})", "gpu_count", to_int),
         (r"^COMPUTE_DTYPE: torch\.(\w{1,20})", "dtype", str),
@@ -123,7 +132,7 @@ def shape_of_config(config: str) -> dict[str, int | float]:
 
 
 def stage_of_row(found: re.Match[str]) -> Stage | None:
-    return stage_of_form(total=found["total"] is not None, epoch=found["epoch"] is not None)
+    return stage_of_form(total=found["total"] is not None or found["minutes"] is None, epoch=found["epoch"] is not None)
 
 
 def stage_of_form(*, total: bool, epoch: bool) -> Stage | None:

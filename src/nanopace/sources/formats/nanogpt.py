@@ -21,6 +21,8 @@ from nanopace.sources.formats.nanogpt_lines import (
     like_evaluation,
     mentions_validation,
     read_line,
+    read_untimed_row,
+    shows_time,
 )
 from nanopace.sources.printed_numbers import nan_as_inf, to_int
 from nanopace.sources.processes.died import ENDINGS, RANK
@@ -57,6 +59,9 @@ class NanogptReader:
         self._head: Head | None = None  # what a fork prints before the rows of a process
         self._stamps: Stamps | None = None
         self._rows_seen = False
+        self._alone: tuple[int, ...] | None = None  # the first evaluation, until another shows whether rows follow
+        self._losses_seen = False  # of rows without a time
+        self._untimed: tuple[int, str] | None = None  # of a held line that has no time so far
         self.mfu_seen = False
         self._measured = False  # this process has printed an mfu
 
@@ -151,6 +156,9 @@ class NanogptReader:
             return
         if (known := read_line(held)) is not None:
             self._take(known, held)
+        elif self._untimed is not None:
+            self._losses_seen = True
+            self._builder.untimed_row(self._untimed[0], nan_as_inf(float(self._untimed[1])))
         elif like_evaluation(held):
             self._builder.unread(self._held_line, held)
 
@@ -172,6 +180,7 @@ class NanogptReader:
             return True
         if len(line) >= self._width or begins_line(line):
             self._hold(line[-1000:])
+            self._untimed = None if self._rows_seen else read_untimed_row(line)
         elif like_evaluation(line) or self._may_be_the_only_kind(line):
             self._builder.unread(self.line, line)
         return understood
@@ -208,6 +217,8 @@ class NanogptReader:
                     metric="bpc" if unit else "loss",
                     at_s=self._at_s(known, text),
                 )
+                if not self._rows_seen and not self._losses_seen and not shows_time(text, known.start, known.end):
+                    self._evaluated_alone(int(iteration))
             elif known.kind in ENDINGS:
                 self._builder.ending(ENDINGS[known.kind])
             else:
@@ -215,6 +226,16 @@ class NanogptReader:
                 return
             text = text[known.end :]  # two processes may print on one line
             known = read_line(text) if text else None
+
+    def _evaluated_alone(self, iteration: int) -> None:
+        """A log may have evaluations and nothing else, as that of gpt.py, nanoGPT's ancestor. If no row comes between
+        two of them, each is its own row."""
+        if self._alone in (None, (iteration,)):
+            self._alone = (iteration,)
+            return
+        for each in (*self._alone, iteration):
+            self._builder.untimed_row(each, None)
+        self._alone = ()
 
     def _row(self, values: tuple[str, ...], at_s: float | None) -> None:
         iteration, loss, ms, percent, unit, tokens, others = values

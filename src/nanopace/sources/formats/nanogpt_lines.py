@@ -26,9 +26,10 @@ _LOSS = r"-?(\d{1,9}\.\d{1,12}(?:[eE][+-]?\d{1,3})?|nan|inf)"
 _UNIT = r"(?:\s*((?i:bpc|bits?\s?(?:/|per\s)\s?char(?:acter)?))\b)?"  # nats have no unit
 _ITER, _STEP = r"[iI]ter(?:ation)?\s*", r"[sS]tep\s*"
 _NUMBER = r"(?:\s*/\s*\d{1,12})?\s*[:|]\s*"  # after an iteration: some print the total, too
+_NUMBER_OF_BOTH = r"(?:\s*/\s*\d{1,12})?\s*(?:[:|]|[,;](?=\s*[tT]rain))\s*"  # some print a comma before two losses
 _ROW = re.compile(rf"{_ITER}(\d{{1,12}}){_NUMBER}(?:train(?:ing)?[\s_]*)?loss[\s:=]{{0,40}}{_LOSS}{_UNIT}")
 _EVALUATION = re.compile(
-    rf"(?:{_STEP}|{_ITER})(\d{{1,12}}){_NUMBER}(?:[tT]rain(?:ing)?[\s_]*(?:[lL]oss)?[\s:=]{{0,40}}{_LOSS}{_UNIT})?"
+    rf"(?:{_STEP}|{_ITER})(\d{{1,12}}){_NUMBER_OF_BOTH}(?:[tT]rain(?:ing)?[\s_]*(?:[lL]oss)?[\s:=]{{0,40}}{_LOSS}{_UNIT})?"
 )
 # Nearly every row has this form, which is parsed five times as fast.
 _PLAIN_ROW = re.compile(
@@ -45,6 +46,7 @@ _TIME = re.compile(
 _OTHER_TIME = re.compile(  # what precedes a time that is not the iteration's
     r"(?:total|elapsed|wall|remaining|eval|val|data|load\w{0,3}|forward|backward|fwd|bwd|optimizer|sync|train)[\s_]*$"
 )
+_LIKE_TIME = re.compile(r"(?i:time|elapsed|\bdt\b|/s\b|\d\s?(?:ms|s|sec|seconds|min)\b|\d:\d\d)")
 _MFU = re.compile(r"mfu\s*[:=]?\s*(-?\d{1,9}\.\d{1,6}|nan)\s*%")
 _MFU_BEGUN = re.compile(r"\s*(?:,\s*(?:m|mf|mfu\s*-?[\d.]*)?)?\s*")
 _TOKENS = re.compile(
@@ -134,6 +136,19 @@ def read_row(text: str) -> Line | None:
         # Without mfu, it may be from nanoGPT's first weeks, or the line was wrapped there.
         return Line("row", values, end, mfu is not None or not _MFU_BEGUN.fullmatch(text, end), head.start())
     return None
+
+
+def read_untimed_row(text: str) -> tuple[int, str] | None:
+    """Iteration and loss of a row on which nothing looks like a time."""
+    head = _ROW.search(text) if "ter" in text else None
+    if head is None or shows_time(text, head.start(), head.end()) or "#" in _before(text, head.start()):
+        return None
+    return int(head[1]), head[2]
+
+
+def shows_time(text: str, start: int, end: int) -> bool:
+    """Whether what stands there, or behind it, may be a time, in whatever words."""
+    return _LIKE_TIME.search(text, start, end + _LONGEST_TAIL) is not None
 
 
 def _read_evaluation(text: str) -> Line | None:

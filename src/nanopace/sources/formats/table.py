@@ -29,7 +29,7 @@ NANOGPT = LogFormat(
     bulk_reader=f"{_BULK}.nanogpt:feed_bulk",
     row=r"[iI]ter(?:ation)?\s*\d+(?:/\d+)?\s*[:|]\s*(?:train(?:ing)?[\s_]*)?loss[\s:=]{0,40}-?(?:\d+\.\d+|nan|inf)"
     r".{0,200}?(?:time|(?<!iter_)dt)[\s:=]{0,40}\d[\d.]{0,18}\s*(?:ms|s(?:ecs?|econds)?(?![A-Za-z]))",
-    header=r"step\s*\d+:\s*train\s+loss\s|number\s+of\s+parameters:\s*[\d.]+M|tokens\s+per\s+iteration\s+will",
+    header=r"(?:[sS]tep|[iI]ter)\s*\d+[:;,]\s*[tT]rain\s+loss[\s:]|number\s+of\s+parameters:\s*[\d.]+M|tokens\s+per\s+iteration\s+will",
     words=("iter", "Iter", "step", "parameters:"),
     row_words=("loss",),
     anchors=(r"[iI]ter(?:ation)?\s*\d", r"[sS]tep\s*\d", r"number\s+of\s+parameters", r"tokens\s+per\s+iter"),
@@ -49,10 +49,11 @@ NANOCHAT = LogFormat(
     trainer="nanochat",
     reader=f"{_HERE}.nanochat:NanochatReader",
     bulk_reader=f"{_BULK}.nanochat:feed_bulk_nanochat",
-    row=r"step\s*\d+(?:/\d+)?\s*\([\d.]{1,9}%\)\s*\|\s*loss:[^|]{1,40}\|(?:[^|]{1,40}\|)?\s*lrm:",
+    row=r"step\s*\d+(?:/\d+)?\s*\([\d.]{1,9}%\)\s*\|\s*loss:[^|]{1,40}\|"
+    r"(?:(?:[^|]{1,40}\|)?\s*lrm:|\s*dt:[^|]{1,40}\|\s*tok/sec:[^|]{1,40}\|\s*bf16_mfu:\s*[\d.]{1,9}%)",
     header=r"Step\s*\d+\s*\|\s*(?:Validation|CORE)|Estimated\s+FLOPs\s+per\s+token|Tokens\s*/\s*micro-batch",
     words=("step", "Step", "FLOPs", "micro-batch"),
-    row_words=("lrm:",),
+    row_words=("lrm:", "bf16_mfu:"),
     anchors=(r"[sS]tep\s*\d", r"FLOPs\s+per", "micro-batch"),
     row_start=r"\bstep\s{0,8}(\d{1,12})(?:/\d{1,12})?\s{0,4}\([\d.]{1,9}%\)",
     row_contains_evaluation=False,

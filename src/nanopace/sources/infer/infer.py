@@ -98,7 +98,7 @@ def complete(
     run = per_iteration(
         run, format.row_time, known.number, row_tokens=hints.get("row_tokens"), a_fork="other_columns" in hints
     )
-    if format.printed_peak is not None:
+    if format.printed_peak is not None and not len(run.untimed_rows):
         known.add("printed_peak_tflops", _printed_peak(known, format.printed_peak), "trainer")
     _correct_peak(known, run)
     if format.nanogpt_defaults:
@@ -154,7 +154,8 @@ def _infer_intervals(known: Known, run: Run, *, running_clock: bool) -> None:
     interval = usual_spacing(groups)
     if running_clock and interval != longest_spacing(groups):  # most iterations are between other rows
         interval = longest_spacing(groups, least=2)
-    known.add("log_interval", interval, "row_spacing")
+    if len(run.rows) or not all(map(math.isnan, rows.loss)):  # else its rows are its evaluations
+        known.add("log_interval", interval, "row_spacing")
     evaluations = {each.iteration: each for each in run.evaluations if each.metric != "core"}
     if not _is_final(evaluations.values(), run):
         spacing = usual_spacing((each.first_iteration, each.iteration, each.count) for each in evaluations.values())

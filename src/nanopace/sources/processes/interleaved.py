@@ -227,9 +227,12 @@ class _Window:
             self._before = line.lane
             self._returns[line.lane] -= 1
         kept = line.lane == self._kept or not self._is_of_another(line.lane, line.row, ended)
-        if kept and line.lane != self._kept:
+        follows = kept and line.lane != self._kept  # another run or process, once the kept one has ended
+        if follows:
             self._kept, self.kept_total, self._strangers = line.lane, line.row.total, False
-        yield from self._flush_between(kept=kept)
+        yield from self._flush_between(kept=kept, first=line.row.iteration if follows else None)
+        if follows:
+            self._evaluated.clear()
         if kept:
             self._reached = line.row.iteration
             yield line.printed
@@ -245,8 +248,9 @@ class _Window:
         is_final = ended or row.total != self.kept_total
         return returns >= _RETURNS or (lane in self._others and (returns > 0 or is_final))
 
-    def _flush_between(self, *, kept: bool) -> Iterator[Printed]:
-        """The lines before a row. Each process prints the evaluations: the first counts, unless it is old.
+    def _flush_between(self, *, kept: bool, first: int | None = None) -> Iterator[Printed]:
+        """The lines before a row. Each process prints the evaluations: the first counts, unless it is old. `first`: the
+        row is the first of another run or process, which may have evaluated before it.
 
         Between the rows of two trainings, only an evaluation shows whose it is: the kept one has not come further than
         to its next row.
@@ -257,7 +261,7 @@ class _Window:
                 continue
             if found is not None and (self._others or not kept):
                 iteration, metric = int(found[1]), found[2] or ""
-                if iteration <= max(self._reached, self._evaluated.get(metric, -1)):
+                if iteration <= max(self._reached, self._evaluated.get(metric, -1)) and iteration != first:
                     continue
                 self._evaluated[metric] = iteration
             yield printed

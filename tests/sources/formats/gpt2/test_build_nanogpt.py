@@ -95,6 +95,12 @@ def test_forms_of_a_row(line: str, ms: float) -> None:
     assert detected([line]) == "build_nanogpt"
 
 
+def test_a_row_behind_a_sample_without_a_line_end() -> None:
+    row = read_row("and so it goes Istep:     7 | loss: 3.250000 | lr: 6.0e-05 | dt: 410.50ms, tok/sec: 1000.00")
+    assert row is not None
+    assert (row.step, row.ms) == (7, 410.5)
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -111,6 +117,7 @@ def test_forms_of_a_row(line: str, ms: float) -> None:
         "Epoch 1 | iter 7 step 7 | loss train: 9.100, val: n/a | iter time: 150.00 ms (step)",
         "[T] step     7 [  1.0%] | time:  1869 ms | norm   4.315545 | loss   3.282568 | tps 35064",
         "micro-step 7 | loss: 3.25 | dt: 12.00ms",
+        "microstep: 7 | loss: 3.25 | dt: 12.00ms",
         "step 7 | loss: 3.25 | total time: 99.5s | eta: 10.0s",
         "step 7 | loss: 3.25 | elapsed time: 99.5s",
         "in step 7 the loss was 3.25 and a step took long",

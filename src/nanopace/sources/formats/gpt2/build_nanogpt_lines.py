@@ -20,7 +20,8 @@ _LONGEST_TAIL = 300  # characters of a row after its loss
 _LONGEST_WORD = 16  # characters before its step
 
 HEAD = re.compile(
-    rf"""(?<![\w-])step\s{{0,8}}[:=\#]?\s{{0,8}}(?P<step>\d{{1,12}})(?P<total>\s{{0,4}}/\s{{0,4}}\d{{1,12}})?\s{{0,12}}
+    rf"""(?:(?<![\w-])|(?<=[^\W\d_])(?=step:\s\s))  # a sample may end without its line
+    step\s{{0,8}}[:=\#]?\s{{0,8}}(?P<step>\d{{1,12}})(?P<total>\s{{0,4}}/\s{{0,4}}\d{{1,12}})?\s{{0,12}}
     (?P<mark>[|,]{{1,2}}|with\b)?\s{{0,12}}(?:train(?:ing)?[\s_]{{0,4}})?loss\s{{0,4}}
     (?P<colon>[:=])?\s{{0,12}}(?P<loss>{_REAL})(?![\w.])""",
     re.VERBOSE | re.IGNORECASE | re.ASCII,
