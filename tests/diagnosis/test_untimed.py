@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nanopace import compare, diagnose, render
 from nanopace.diagnosis.result import Diagnosis, Wall
-from nanopace.run import Run
+from nanopace.run import Row, Run
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.table import NANOCHAT, NANOGPT
 
@@ -202,3 +202,16 @@ def test_the_last_row_has_a_loss_where_one_is_told_of_it(losses: tuple[float, ..
         builder.untimed_row(at, loss)
     (run,) = builder.finish()
     assert ("training_loss_course" in {each.code for each in diagnose(run).findings}) == told
+
+
+@pytest.mark.parametrize("evaluations", [0, 1])
+def test_with_times_the_course_is_told_only_where_no_evaluation_tells_more(evaluations: int) -> None:
+    builder = RunBuilder("log", NANOGPT)
+    for at in range(40):
+        builder.row(Row(at, 100.0, 4 - at / 100))
+        if evaluations and at == 20:
+            builder.evaluation(at, 3.9, 3.9)
+    (run,) = builder.finish()
+    found = [each.numbers for each in diagnose(run).findings if each.code == "training_loss_course"]
+    expected = {"first_loss": pytest.approx(3.985), "last_loss": pytest.approx(3.625), "rows": 4}
+    assert found == ([] if evaluations else [expected])
