@@ -130,6 +130,8 @@ def test_stalls_are_to_be_found(make_diagnosis: Any) -> None:
     assert advise(run_of(), make_diagnosis(wall={"stall_s": 100.0}, findings=[part]))[0].saves_s == 60.0
     assert advise(run_of(), make_diagnosis(wall={"stall_s": 100.0}))[0].numbers == {"interval": None}
     assert codes(advise(run_of(), make_diagnosis(wall={"stall_s": 10.0}))) == ["nothing_to_change"]
+    little = Finding("uneven_rows", {"rows": 90, "total_s": 95.0})
+    assert codes(advise(run_of(), make_diagnosis(wall={"stall_s": 100.0}, findings=[little]))) == []
     short = make_diagnosis(wall={"stall_s": 0.9, "total_s": 9.0})
     assert "find_the_stall" not in codes(advise(run_of(), short)), "nobody searches an hour for that"
 

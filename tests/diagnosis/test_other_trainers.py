@@ -13,7 +13,7 @@ from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.other_trainers import _MORE, said_elsewhere
 from nanopace.diagnosis.result import Finding
 from nanopace.errors import InputError
-from nanopace.run import Fact, Row, Rows, Run
+from nanopace.run import Because, Fact, Row, Rows, Run
 from nanopace.sources.formats.table import BUILT_IN
 from nanopace.sources.runs import open_runs
 from nanopace.wording.advice import ADVICE_COST
@@ -104,6 +104,14 @@ def test_who_cannot_compile_or_does_is_not_told_to(compiles: bool, known: bool |
 def test_the_only_row_of_an_excerpt_may_be_a_plain_one(run: Run, may: bool) -> None:
     (finding,) = (each for each in diagnose(run).findings if each.code == "no_plain_row")
     assert ("may contain" in words("en").finding(finding.code, finding.numbers)) == may
+
+
+@pytest.mark.parametrize(("because", "settings"), [("printed_tflops", False), ("model_shape", True)])
+def test_flops_that_the_trainer_printed_are_not_explained_by_settings(because: Because, settings: bool) -> None:
+    facts = {"flops_per_token": Fact(1e15, "inferred", because)}
+    run = Run("log", "torchtitan", Rows([Row(0, 1.0)]), nanogpt_knobs=False, facts=facts)
+    text = said(run, Finding("card_above_peak", {"card": 200.0, "card_name": "H100", "card_tflops": 989.0}))
+    assert ("model settings" in text) == settings
 
 
 def test_a_peak_that_the_log_names_is_not_that_of_any_card() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nanopace import compare, diagnose, render
 from nanopace.diagnosis.result import Diagnosis, Wall
-from nanopace.run import Run
+from nanopace.run import Row, Run
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.table import NANOCHAT, NANOGPT
 from nanopace.sources.runs import open_runs
@@ -214,3 +214,16 @@ def test_a_log_of_evaluations_says_once_that_it_overfits() -> None:
     assert said.count("The model is overfitting") == 1
     assert "log_interval" not in said
     assert "312" not in said
+
+
+@pytest.mark.parametrize("evaluations", [0, 1])
+def test_with_times_the_course_is_told_only_where_no_evaluation_tells_more(evaluations: int) -> None:
+    builder = RunBuilder("log", NANOGPT)
+    for at in range(40):
+        builder.row(Row(at, 100.0, 4 - at / 100))
+        if evaluations and at == 20:
+            builder.evaluation(at, 3.9, 3.9)
+    (run,) = builder.finish()
+    found = [each.numbers for each in diagnose(run).findings if each.code == "training_loss_course"]
+    expected = {"first_loss": pytest.approx(3.985), "last_loss": pytest.approx(3.625), "rows": 4}
+    assert found == ([] if evaluations else [expected])

@@ -107,7 +107,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(place / "examples" / example, place / name)
     rows = (f"step {i} | loss {5 - i / 100:.3f} | dt {101 + i % 3}.50ms | time {0.1015:.4f}\n" for i in range(60))
     (place / "my.log").write_text("".join(rows) + "eval at step 50: val loss 4.4\n")
-    lines = ("[step={}/90]", "    train/CrossEntropyLoss=3.5", "    throughput/device/batches_per_second=0.5")
+    lines = (
+        "2026-01-02 10:00:{0:02d}.5 INFO [step={0}/90]",
+        "    train/CrossEntropyLoss=3.5",
+        "    throughput/device/batches_per_second=0.5",
+    )
     (place / "olmo.log").write_text("".join(f"{line.format(step)}\n" for step in range(1, 60) for line in lines))
     (place / "train.log.gz").write_bytes(gzip.compress((place / "train.log").read_bytes()))
     shutil.copy(ROOT / "tests" / "trace" / "naive.json.gz", place / "trace.json.gz")

@@ -217,7 +217,8 @@ def _save_less_often(diagnosis: Diagnosis) -> Finding | None:
 def _find_the_stall(diagnosis: Diagnosis) -> Finding | None:
     stall_s, total_s = (diagnosis.wall.stall_s or 0.0) - waited_for_data_s(diagnosis.faults), diagnosis.wall.awake_s
     stall_s -= stalls_in_doubt_s(diagnosis.findings)
-    stall_s -= sum(_number(each, "total_s") for each in diagnosis.findings if each.code == "fetch_stalls")
+    known = ("fetch_stalls", "uneven_rows")  # the cause of these, and that each of those lost too little to list
+    stall_s -= sum(_number(each, "total_s") for each in diagnosis.findings if each.code in known)
     if not diagnosis.step.normal_rows or total_s <= 0 or stall_s < _STALL_SHARE * total_s:
         return None
     stalled = sum(row.count for row in diagnosis.slow_rows if {"stall", "periodic"} & {*row.causes})

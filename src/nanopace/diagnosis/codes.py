@@ -152,7 +152,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     # --- loss
     "skipped_steps": ("count", "streaks", "iterations"),  # iterations: a list of the first ones
     "loss_spikes": ("count", "largest_z", "iteration"),  # largest_z: in standard deviations
-    "training_loss_course": ("first_loss", "last_loss", "rows"),  # means over this many rows, in a log without times
+    "training_loss_course": ("first_loss", "last_loss", "rows"),  # means over this many rows
     "core_metric": ("score", "core", "core_iteration", "best_core", "best_core_iteration"),  # the last two may be None
     "loss_noise": ("noise", "accumulation"),  # accumulation may be None
     # train_steps: the training loss is the mean of this many steps; None if measured like validation. gap_trend may be
@@ -204,7 +204,8 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     # Too few evaluations to know their noise; or, with a run, that run's losses before its log starts are unknown.
     "compare_loss_uncertain": ("better_loss", "worse_loss", "run", "iteration"),
     "compare_risen": ("run", "best_val", "best_val_iteration", "last_val"),
-    "compare_loss_unknown": (),
+    # The medians of training losses; all None if the logs have too few.
+    "compare_loss_unknown": ("first_iteration", "last_iteration", "run", "run_loss", "other", "other_loss"),
     "compare_other_metric": ("a_metric", "b_metric"),  # bits per byte and nats
     "compare_other_data": ("a_dataset", "b_dataset"),  # losses on different data cannot be compared
     "compare_other_tokenizer": (),  # likewise for losses per token

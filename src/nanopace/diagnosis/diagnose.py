@@ -5,7 +5,7 @@ from __future__ import annotations
 from nanopace.diagnosis.advice import advise
 from nanopace.diagnosis.curves import draw
 from nanopace.diagnosis.invariants import withhold_false_findings
-from nanopace.diagnosis.loss.losses import describe_loss
+from nanopace.diagnosis.loss.losses import describe_loss, training_loss_course
 from nanopace.diagnosis.mfu.mfu import find_mfu
 from nanopace.diagnosis.mfu.mfu_findings import mfu_findings
 from nanopace.diagnosis.other_trainers import said_elsewhere
@@ -66,6 +66,7 @@ def _diagnose(run: Run) -> Diagnosis:
             *mfu_findings(run, pace, mfu),
             *gpu_findings(run, mfu.verdict),
             *throughput_findings(run, pace),
+            *([] if run.evaluations else training_loss_course(run)),
             *loss_fault_findings(faults),
             *loss_findings,
         ),

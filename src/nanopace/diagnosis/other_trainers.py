@@ -57,6 +57,12 @@ def _peak_of_log(run: Run, _finding: Finding) -> More | None:
     return {} if peak is not None and (peak.origin == "log" or peak.because == "printed_mfu") else None
 
 
+def _printed_work(run: Run, _finding: Finding) -> More | None:
+    """If the FLOPs are the trainer's own, neither nanoGPT's settings nor the number of GPUs can explain them."""
+    flops = run.facts.get("flops_per_token")
+    return {} if flops is not None and flops.because == "printed_tflops" else None
+
+
 def _missing(run: Run, finding: Finding) -> More | None:
     """Name only what helps if it is passed: for most trainers, nanoGPT's knobs give neither tokens nor FLOPs."""
     missing = str(finding.numbers["missing"]).split(", ")
@@ -78,6 +84,7 @@ _MORE: Mapping[str, Callable[[Run, Finding], More | None]] = {
     "no_plain_row": _no_plain_row,
     **dict.fromkeys(("raise_eval_interval", "larger_micro_batch", "calm_the_loss", "loss_diverged"), _own_knobs),
     **dict.fromkeys(("mfu_other_card", "mfu_card_unknown", "mfu_over_100"), _peak_of_log),
+    "card_above_peak": _printed_work,
     **dict.fromkeys(("utilisation_half_idle", "utilisation_mostly_idle"), _compile),
     **dict.fromkeys(("mfu_unknown", "tokens_unknown"), _missing),
 }

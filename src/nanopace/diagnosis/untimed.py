@@ -9,8 +9,7 @@ from __future__ import annotations
 from array import array
 
 from nanopace.diagnosis.curves import draw_untimed
-from nanopace.diagnosis.loss.losses import describe_loss
-from nanopace.diagnosis.loss.overfitting import is_sane
+from nanopace.diagnosis.loss.losses import describe_loss, training_loss_course
 from nanopace.diagnosis.mfu.mfu import find_mfu
 from nanopace.diagnosis.reading import describe_model, describe_source, reading_findings
 from nanopace.diagnosis.result import Ahead, Diagnosis, Finding, Restarts, Step, Throughput, Wall
@@ -27,7 +26,6 @@ from nanopace.run import Evaluation, Run
 
 _NO_STEP = Step(None, None, 0, 0, (), None)
 _NO_CLOCK = Clock(array("d"), (), array("d"), 0.0, 0.0)
-_ENDS = 10  # the first and the last of this many parts of the rows show the initial and the final loss
 
 
 def diagnose_untimed(run: Run) -> Diagnosis:
@@ -72,7 +70,7 @@ def diagnose_untimed(run: Run) -> Diagnosis:
             *conflicts(run),
             *memory_findings(faults),
             *gpu_findings(run),
-            *_course(run),
+            *training_loss_course(run),
             *loss_fault_findings(faults),
             *loss_findings,
         ),
@@ -153,16 +151,3 @@ def _restarted(restarts: Restarts) -> list[Finding]:
         return []
     repeated = restarts.lost_iterations or None
     return [Finding("restarts_untimed", {"count": restarts.count, "lost_iterations": repeated})]
-
-
-def _course(run: Run) -> list[Finding]:
-    """Where the loss of the rows started and ended, as means, because single rows scatter."""
-    rows = run.untimed_rows
-    known = [index for index, loss in enumerate(rows.loss) if is_sane(loss)]
-    if len(known) < 2:
-        return []
-    count = max(1, len(known) // _ENDS)
-    if count == 1 and (known[0], known[-1]) != (0, len(rows) - 1):
-        return []  # the finding names the first and the last row, and one of them is not a number
-    first, last = (sum(rows.loss[index] for index in part) / count for part in (known[:count], known[-count:]))
-    return [Finding("training_loss_course", {"first_loss": first, "last_loss": last, "rows": count})]

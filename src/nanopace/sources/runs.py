@@ -207,7 +207,7 @@ def _consumed(chunks: list[bytes]) -> Iterator[bytes]:
 
 def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: Detector, log: Opened) -> InputError:
     """The error that says why a file cannot be read, depending on its contents."""
-    from nanopace.sources.unread.nearest_row import nearest_row
+    from nanopace.sources.unread.nearest_row import error_line, nearest_row
     from nanopace.sources.unread.offer import offer_pattern
 
     path = _shown_name(source)
@@ -237,10 +237,18 @@ def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: D
             line=number,
             text=text,
         )
+    if (died := error_line(line for line, _ in lines(head))) is not None:
+        return NotALog(
+            "{path}: no line looks like a training step, but line {line} has an error: {text}",
+            path=path,
+            **died._asdict(),
+        )
     if detector.format is not None:
         return NotALog("{path}: the start of a training log, but no row with a time yet", path=path)
     return NotALog(
-        "{path}: contains text but no training log; supported: logs from {formats}", path=path, formats=known_trainers()
+        "{path}: contains text but no training log; supported: logs from {formats}, and any other with --pattern",
+        path=path,
+        formats=known_trainers(),
     )
 
 

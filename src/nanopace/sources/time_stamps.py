@@ -34,6 +34,12 @@ class Stamps:
         return _DAY * self._days + clock
 
 
+def behind_stamp(line: str) -> str:
+    """The line without the time stamp at its beginning."""
+    found = _STAMP.match(line)
+    return line if found is None else line[found.end() :]
+
+
 def _days(year: int, month: int, day: int) -> int:
     """Days since a fixed date. Importing datetime would take longer than using it."""
     if month <= 2:  # years start in March here, so that the leap day is the last one

@@ -93,8 +93,10 @@ COMPARISONS: Mapping[str, Sentence] = {
         "the noise."
     ),
     "compare_loss_unknown": say(
-        "The losses cannot be compared: there are no validation losses at the same tokens or time."
-    ),
+        "There are no validation losses at the same tokens or time. The median training loss of iterations "
+        "{first_iteration} to {last_iteration} is about {run_loss} in {run} and {other_loss} in {other}."
+    )
+    | say("The losses cannot be compared: there are no validation losses at the same tokens or time."),
     "compare_other_metric": say(
         "The losses cannot be compared: they are in different units ({a_metric} and {b_metric})."
     ),

@@ -80,6 +80,10 @@ ELSEWHERE: Mapping[str, Sentence] = {
         "An mfu of {steady_printed} is possible: the trainer divides by {printed_peak_tflops}, and the card reached "
         "{achieved_tflops}."
     ),
+    "card_above_peak": say(
+        "{card} of the {card_name}'s rated {card_tflops}: more than such a card should reach. Either the trainer "
+        "prints wrong TFLOP/s, or the card is a different one."
+    ),
     "utilisation_half_idle": say(
         "{card} of what the {card_name} can do: more than half the card is idle. Try {compile} and a larger "
         "micro-batch, and check data loading."

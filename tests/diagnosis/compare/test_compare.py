@@ -272,6 +272,7 @@ UNKNOWN = {  # what a finding may leave open
     "compare_arrival_same": {"target_metric"},
     "compare_arrival_uncertain": {"target_metric", "at_most_s"},
     "compare_loss_uncertain": {"run", "iteration"},
+    "compare_loss_unknown": set(FINDINGS["compare_loss_unknown"]),
 }
 
 

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
+from nanopace.diagnosis.codes import FINDINGS
 from nanopace.diagnosis.compare.compare import compare
 from nanopace.diagnosis.diagnose import diagnose
-from nanopace.diagnosis.result import Finding
+from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.record import replace
+from nanopace.run import Row, Rows, Run
 from nanopace.wording.catalog import words
 
 from ..synthetic import nanogpt_run, rows_run
@@ -66,7 +69,27 @@ def test_losses_on_other_data_say_nothing(said: Any) -> None:
 
 
 def test_no_validation_loss(said: Any) -> None:
-    assert said({"curve": BAD}, {})[1] == Finding("compare_loss_unknown")
+    unknown = dict.fromkeys(FINDINGS["compare_loss_unknown"])
+    assert said({"curve": BAD}, {})[1] == Finding("compare_loss_unknown", unknown)
+
+
+def with_losses(name: str, rows: int, lowest: float) -> Diagnosis:
+    losses = [lowest + 100 / (100 + at) + (5 if at % 9 == 5 else 0) for at in range(rows)]  # a few stand out
+    return diagnose(Run(name, "torchtitan", Rows([Row(at, 10.0, loss) for at, loss in enumerate(losses)])))
+
+
+def test_without_validation_losses_the_training_losses_near_the_common_end_are_named() -> None:
+    findings = compare(with_losses("a.log", 200, 3.0), with_losses("b.log", 300, 3.5)).findings
+    (finding,) = [each for each in findings if each.code == "compare_loss_unknown"]
+    middle = 100 / (100 + 189)
+    assert finding.numbers == {
+        "first_iteration": 180, "last_iteration": 199, "run": "a.log", "other": "b.log",
+        "run_loss": pytest.approx(3 + middle, abs=0.01), "other_loss": pytest.approx(3.5 + middle, abs=0.01),
+    }  # fmt: skip
+    few = compare(with_losses("a.log", 90, 3.0), with_losses("b.log", 300, 3.5)).findings
+    assert next(each for each in few if each.code == "compare_loss_unknown").numbers["run_loss"] is None
+    diverged = compare(with_losses("a.log", 300, 3.0), with_losses("b.log", 300, math.inf)).findings
+    assert next(each for each in diverged if each.code == "compare_loss_unknown").numbers["run_loss"] is None
 
 
 def test_a_tie_is_called_one(said: Any) -> None:

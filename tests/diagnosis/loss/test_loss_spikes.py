@@ -64,6 +64,12 @@ def test_losses_that_are_none_are_passed_over() -> None:
     assert loss_spikes(run_of(losses)) == ()
 
 
+def test_losses_around_zero_are_those_of_reinforcement_learning() -> None:
+    """Most are 0 to four places, so any other stands out."""
+    rng = random.Random(1)
+    assert loss_spikes(run_of([rng.choice((0.0, 0.0, 0.0, 0.0001, 0.02, -0.01)) for _ in range(400)])) == ()
+
+
 def test_rows_that_stand_for_many_tell_nothing() -> None:
     losses = curve(200)
     losses[150] += 5.0

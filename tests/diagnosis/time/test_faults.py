@@ -48,7 +48,7 @@ def test_an_uneventful_run_has_nothing_of_all_this() -> None:
     run = ledger(*steps(0, 100), wall_ms=10_000.0)
     assert run.faults.skipped_steps == len(run.faults.spikes) == len(run.faults.stalls) == 0
     assert run.notes == ()
-    assert set(found(run)) == {"mfu_unknown", "nothing_to_change"}
+    assert set(found(run)) == {"mfu_unknown", "nothing_to_change", "training_loss_course"}
 
 
 # --- sleep and data --------------------------------------------------------------------------------------------------

@@ -352,9 +352,41 @@ def test_rows_of_several_lines(of_row: Callable[[int], list[str]]) -> None:
     found = guess(lines)
     assert found is not None
     (run,) = open_runs(io.BytesIO("".join(f"{line}\n" for line in lines).encode()), patterns=found.patterns)
-    assert [*run.rows.iteration] == [*range(1, 60)]
-    assert run.rows.loss[0] == 3.99
-    assert run.rows.ms[0] == pytest.approx(1000 / (0.025 if of_row is of_olmo else 0.3501), rel=0.01)
+    first, first_ms = (2, 1000) if of_row is of_olmo else (1, 1000 / 0.3501)  # OLMo's rate is the mean of 20 batches
+    assert [*run.rows.iteration] == [*range(first, 60)]
+    assert run.rows.loss[0] == 4 - first / 100
+    assert run.rows.ms[0] == pytest.approx(first_ms, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("stamp", "whole"),
+    [
+        (lambda s: f"2025-12-31 23:{58 + s // 60 % 2}:{s % 60:02d},250 - INFO - __main__ - ", False),
+        (lambda s: f"[{(23 + (s + 3540) // 3600) % 24:02d}:{(s + 3540) // 60 % 60:02d}:{s % 60:02d}] INFO ", True),
+        (lambda s: f"INFO 2025/02/03T00:{s // 60:02d}:{s % 60:02d} root: ", True),
+    ],
+)
+def test_lines_with_a_loss_and_the_time_of_printing(stamp: Callable[[int], str], whole: bool) -> None:
+    """As Python's logging prints them. The first row has no time: nothing shows when it began."""
+    lines = [f"{stamp(2 * at)}step {10 * at}/500 | loss {4 - at / 20:.4f} | lr 3e-4" for at in range(40)]
+    found = guess(["2025-12-31 23:57:00,000 - INFO - loading", *lines])
+    assert found is not None
+    assert found.kind == "stamp"
+    (run,) = open_runs(io.BytesIO("".join(f"{line}\n" for line in lines).encode()), patterns=found.patterns)
+    assert [*run.rows.iteration] == [*range(10, 400, 10)]
+    assert sum(run.rows.ms) / len(run.rows) == pytest.approx(200, rel=0.03)
+    assert ("whole_seconds" in {each.code for each in run.caveats}) == whole
+
+
+def test_a_name_inside_another_is_not_matched() -> None:
+    """OLMo prints eval_step= between two rows with step=."""
+    lines = [
+        line for at in range(1, 60) for line in (*of_olmo(at), f"2024-08-06 10:{at:02d}:00.1 INFO [eval_step=1/5]")
+    ]
+    found = guess(lines)
+    assert found is not None
+    (run,) = open_runs(io.BytesIO("".join(f"{line}\n" for line in lines).encode()), patterns=found.patterns)
+    assert len(run.rows) == 58
 
 
 @pytest.mark.parametrize("without", ["Loss", "step="])

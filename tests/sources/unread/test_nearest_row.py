@@ -44,3 +44,28 @@ def test_2000_characters_of_a_line_are_looked_at(before: int, known: bool) -> No
 def test_a_header_and_nothing_else_is_a_beginning() -> None:
     with pytest.raises(NotALog, match="the start of a training log, but no row with a time yet"):
         open_runs(io.BytesIO(b"tokens per iteration will be: 16,384\nnumber of parameters: 10.65M\n"))
+
+
+def test_a_time_stamp_is_no_time_of_a_step() -> None:
+    assert "no training log; supported" in refused("2026-01-02 03:04:05 INFO: Epoch: 1\n2026-01-02 03:09:05 done\n")
+
+
+DIED = """Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+    train()
+{before}ValueError: 3 heads do not divide 64
+{before}torch.distributed.elastic.ChildFailedError: rank 1
+"""
+
+
+@pytest.mark.parametrize("before", ["", "[rank3]: ", "12: "])
+def test_a_run_that_died_before_its_first_row_names_the_first_error(before: str) -> None:
+    said = refused(f"tokens per iteration will be: 16,384\n{DIED.format(before=before)}")
+    assert said == (
+        "log: no line looks like a training step, but line 5 has an error: "
+        f"{before}ValueError: 3 heads do not divide 64"
+    )
+
+
+def test_an_error_without_a_traceback_may_be_a_warning() -> None:
+    assert "no training log; supported" in refused("RuntimeError: ignored\nhello\n")

@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
+from nanopace.diagnosis.codes import FINDINGS
 from nanopace.diagnosis.compare.align import LARGE, Aligned, Curve
 from nanopace.diagnosis.compare.arrival import SAME_TIME, rows_hide_steps, starts_late
 from nanopace.diagnosis.compare.comparable import both_names, same_data, settings_help, why_incomparable
 from nanopace.diagnosis.comparison import Arrival, Decomposition
 from nanopace.diagnosis.result import Diagnosis, Finding, Number, Step
 from nanopace.diagnosis.time.throughput import TOKEN_KNOBS, measured_step_ms
+from nanopace.medians import median
 
 _SAME_SPEED = 0.005  # a smaller difference is within the day-to-day variation of a card
 _CLEARLY = 2.0  # standard errors between the median steps
+_END = 10  # the last of this many parts of the iterations that both logs cover
+_FEWEST_LOSSES = 10  # in that part, for a median
 _RISEN = 3.0  # standard deviations: the last loss has risen if it is this far above the best
 
 
@@ -100,7 +104,7 @@ def _loss(a: Diagnosis, b: Diagnosis, by_time: Aligned, by_tokens: Aligned, by_i
         return found + risen
     known = next((each for each in (by_time, by_tokens, by_iteration) if each.points), None)
     if known is None:
-        return [Finding("compare_loss_unknown")]
+        return [Finding("compare_loss_unknown", _training_losses(names, a, b))]
     code = "compare_loss_equal" if known.leader == "tie" else "compare_loss_uncertain"
     _, of_a, of_b = known.points[-1]
     numbers: dict[str, Number] = {"better_loss": min(of_a, of_b), "worse_loss": max(of_a, of_b)}
@@ -109,6 +113,22 @@ def _loss(a: Diagnosis, b: Diagnosis, by_time: Aligned, by_tokens: Aligned, by_i
         late = starts_late(behind)
         numbers |= {"run": name if late else None, "iteration": behind.source.first_iteration if late else None}
     return [Finding(code, numbers), *risen]
+
+
+def _training_losses(names: tuple[str, str], a: Diagnosis, b: Diagnosis) -> dict[str, Number]:
+    """The median training losses near the last iteration that both logs reach. Which run learns better does not follow:
+    batches and data may differ."""
+    runs = (a, b)
+    last = min(run.source.last_iteration for run in runs)
+    first = last - (last - max(run.source.first_iteration for run in runs)) // _END
+    numbers: dict[str, Number] = {"first_iteration": first, "last_iteration": last}
+    for key, name, run in zip(("run", "other"), names, runs, strict=True):
+        rows = zip(run.curves.row_iteration, run.curves.row_loss, strict=True)
+        losses = [loss for at, loss in rows if first <= at <= last and loss is not None and math.isfinite(loss)]
+        if len(losses) < _FEWEST_LOSSES:
+            return dict.fromkeys(FINDINGS["compare_loss_unknown"])
+        numbers |= {key: name, f"{key}_loss": median(losses)}
+    return numbers
 
 
 def _risen(names: tuple[str, str], runs: tuple[Diagnosis, Diagnosis]) -> list[Finding]:

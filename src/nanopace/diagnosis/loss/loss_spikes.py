@@ -32,6 +32,8 @@ def loss_spikes(run: Run) -> tuple[LossSpike, ...]:
         return ()  # folded rows have a mean loss, which hides single spikes
     known = [index for index, loss in enumerate(rows.loss) if math.isfinite(loss)]
     losses = [rows.loss[index] for index in known]
+    if min(losses, default=1.0) <= 0:
+        return ()  # no cross-entropy: the losses of reinforcement learning scatter around 0
     return tuple(LossSpike(rows.iteration[known[place]], z, losses[place]) for place, z in _standing_out(losses))
 
 

@@ -35,6 +35,7 @@ _COSINE_TOKENS = (400_000, 600_000)  # per iteration: all runs that the law for 
 _OTHER_COURSE = ("batch_scheduled", "layers_repeated")  # the loss then falls as no other run's does
 _LOSS_METRICS: tuple[Metric, ...] = ("loss", "bpc", "bpb")  # the first wins a tie
 _LARGEST_EXPONENT = 700.0  # beyond this, a perplexity overflows
+_ENDS = 10  # the first and the last of this many parts of the rows show the initial and the final loss
 
 
 def describe_loss(run: Run) -> tuple[Loss, list[Finding]]:
@@ -76,6 +77,19 @@ def describe_loss(run: Run) -> tuple[Loss, list[Finding]]:
     growth = growth_of(loss, gaps, turned, beyond)
     found = _findings(run, loss, evaluations, _better_than_saved(run, loss, evaluations, curve), diverged, growth)
     return loss, [*found, Finding("forecast_withheld", {})] if withheld else found
+
+
+def training_loss_course(run: Run) -> list[Finding]:
+    """Where the loss of the rows started and ended, as means, because single rows scatter."""
+    rows = run.logged
+    known = [index for index, loss in enumerate(rows.loss) if is_sane(loss)]
+    if len(known) < 2 or max(rows.count) > 1:
+        return []
+    count = max(1, len(known) // _ENDS)
+    if count == 1 and (known[0], known[-1]) != (0, len(rows) - 1):
+        return []  # the finding names the first and the last row, and one of them is not a number
+    first, last = (sum(rows.loss[index] for index in part) / count for part in (known[:count], known[-count:]))
+    return [Finding("training_loss_course", {"first_loss": first, "last_loss": last, "rows": count})]
 
 
 def _findings(

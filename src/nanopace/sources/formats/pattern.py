@@ -23,6 +23,7 @@ GROUPS = (
     "it_per_s",
     "elapsed_ms",  # since the start
     "elapsed_s",  # the same in seconds, or h:mm:ss
+    "stamp",  # when the line was printed: a time of day, with or without the date
     "tokens",  # of one iteration
     "tokens_per_s",
     "loss",  # of the row
@@ -32,7 +33,8 @@ GROUPS = (
     "mfu_percent",
 )
 _ALIASES = {"val_loss": "val", "train_loss": "train", "seconds": "s"}
-TIMES = ("ms", "s", "it_per_s", "elapsed_ms", "elapsed_s")
+TIMES = ("ms", "s", "it_per_s", "elapsed_ms", "elapsed_s", "stamp")
+RUNNING = frozenset({"elapsed_ms", "elapsed_s", "stamp"})  # clocks that run through
 
 Search = Callable[[str], "dict[str, str] | None"]
 
@@ -62,7 +64,7 @@ def compile_patterns(texts: Sequence[str]) -> tuple[LinePattern, ...]:
             "--pattern: no group captures a row's time or loss; name one ms, s, it_per_s, elapsed_s or loss"
         )
     clocks = {each.time for each in patterns if each.time is not None}
-    if len({name.startswith("elapsed") for name in clocks}) > 1:
+    if len({name in RUNNING for name in clocks}) > 1:
         raise UsageError(
             "--pattern: one pattern captures the time per iteration and another the time since the start; use one kind"
         )
@@ -71,7 +73,7 @@ def compile_patterns(texts: Sequence[str]) -> tuple[LinePattern, ...]:
 
 def format_of(patterns: Sequence[LinePattern]) -> LogFormat:
     """What the figures of such a log mean."""
-    elapsed = any((each.time or "").startswith("elapsed") for each in patterns)
+    elapsed = any(each.time in RUNNING for each in patterns)
     return PATTERN_ELAPSED if elapsed else PATTERN
 
 

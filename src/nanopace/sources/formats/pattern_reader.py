@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from nanopace.run import Row
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.formats.pattern import TIMES, LinePattern, format_of
+from nanopace.sources.formats.pattern import RUNNING, TIMES, LinePattern, format_of
 from nanopace.sources.printed_numbers import RateBounds
 from nanopace.sources.running_clock import RunningClock
+from nanopace.sources.time_stamps import Stamps
 
 _LONGEST = 40  # characters of a number
 _LARGEST_ITERATION = 10**12
@@ -25,7 +26,8 @@ class PatternReader:
         self.first_unread: tuple[int, str] | None = None  # number and text of the first line that is not a row
         self._builder = builder
         self._patterns = patterns
-        self._clock: _ElapsedClock | _WholeSeconds = _ElapsedClock(builder)
+        self._clock: _ElapsedClock | _RunningClock = _ElapsedClock(builder)
+        self._stamps = Stamps()
         self._tokens = _Tokens(builder)
         self._last: int | None = None  # iteration of the last row
         self._line = 0
@@ -80,13 +82,16 @@ class PatternReader:
         return not is_row or self._row(iteration, loss, found) or val is not None
 
     def _row(self, iteration: int, loss: float | None, found: Mapping[str, str]) -> bool:
-        is_elapsed = "elapsed_s" in found or "elapsed_ms" in found
+        is_elapsed = not RUNNING.isdisjoint(found)
         if iteration == self._last and not is_elapsed:
             return True  # the summary of an epoch, for example
         mfu, percent = _number(found.get("mfu")), _number(found.get("mfu_percent"))
         if mfu is None and percent is not None:
             mfu = percent / 100
         ms = _ms(found)
+        if "stamp" in found:
+            at_s = self._stamps.read(found["stamp"])
+            ms = None if at_s is None else 1000 * at_s
         if self._last is not None and iteration < self._last:
             self._tokens.flush()  # of the previous run, if this is another one
         if ms is None:
@@ -94,9 +99,10 @@ class PatternReader:
                 return False
             self._builder.untimed_row(iteration, loss)
         elif is_elapsed:
-            shown = found.get("elapsed_s", ".")
-            if "." not in shown and self._last is None:
-                self._clock = _WholeSeconds(self._builder)
+            shown = found.get("stamp") or found.get("elapsed_s", ".")
+            whole = {".", ","}.isdisjoint(shown)
+            if self._last is None and (whole or "stamp" in found):
+                self._clock = _RunningClock(self._builder, whole=whole, starts_s=None if "stamp" in found else 0.0)
             self._clock.row(Row(iteration, ms, loss, mfu))
         else:
             self._builder.row(Row(iteration, ms, loss, mfu))
@@ -148,21 +154,25 @@ class _ElapsedClock:
         self._waiting.clear()
 
 
-class _WholeSeconds:
-    """The same if it shows whole seconds, as a progress bar does. Rows that it cannot distinguish get their mean."""
+class _RunningClock:
+    """The same if it shows whole seconds, as a progress bar does, or the time of day: then nothing shows when the first
+    row began, and it is left out. Rows that whole seconds cannot distinguish get their mean."""
 
-    def __init__(self, builder: RunBuilder) -> None:
+    def __init__(self, builder: RunBuilder, *, whole: bool, starts_s: float | None) -> None:
         self._builder = builder
-        self._running = RunningClock(builder, resolution_s=1.0)
+        self._resolution_s = 1.0 if whole else 0.0
+        self._starts_s = starts_s
+        self._running = RunningClock(builder, resolution_s=self._resolution_s, starts_s=starts_s)
         self._before_ms = 0.0
 
     def row(self, row: Row) -> None:
         if row.ms < self._before_ms:  # another process: its clock starts at 0
             self.flush()
             self._builder.begin_process()
-            self._running = RunningClock(self._builder, resolution_s=1.0)
+            self._running = RunningClock(self._builder, resolution_s=self._resolution_s, starts_s=self._starts_s)
         self._running.row(row.iteration, row.ms / 1000, row.loss, row.mfu)
-        self._builder.caveat("whole_seconds")
+        if self._resolution_s:
+            self._builder.caveat("whole_seconds")
         self._before_ms = row.ms
 
     def evaluation(self, iteration: int, train: float | None, val: float, *, after_row: bool) -> None:  # noqa: ARG002
@@ -235,6 +245,8 @@ def _loss(text: str | None) -> float | None:
 def _ms(found: Mapping[str, str]) -> float | None:
     """The time that a row gives, of an iteration or since the start; None if it gives none."""
     name = next((name for name in TIMES if name in found), None)
+    if name == "stamp":
+        return None
     if name is None:
         tokens, rate = _number(found.get("tokens")), _number(found.get("tokens_per_s"))
         ms = 1000 * tokens / rate if tokens and rate else None

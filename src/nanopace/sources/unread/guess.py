@@ -16,10 +16,12 @@ from typing import NamedTuple
 from nanopace.errors import UsageError
 from nanopace.medians import median
 from nanopace.sources.formats.pattern import Search, compile_patterns
+from nanopace.sources.time_stamps import Stamps
 from nanopace.sources.unread.line_shapes import LONGEST_LINE, Shape, find_shapes
 from nanopace.sources.unread.progress_bars import bars_with_loss, is_bar
 
-_MOST_LINES = 200_000  # to examine; a refusal should not take long
+_MOST_LINES = 200_000  # to examine, and characters of them; a refusal should not take long
+_MOST_CHARACTERS = 100_000_000
 _TRIED = 5_000  # lines to try a pattern on
 _MOST_TRIED = 20  # shapes that may be evaluations, and lines of each
 _FEWEST = 5  # lines needed to count as rows
@@ -34,6 +36,7 @@ _NO_TIME = re.compile(
 )
 _LOSS = re.compile(r"(?i:(?:^|[_/.])(?:train(?:ing)?[_/]?)?loss$)")
 _OTHER_LOSS = re.compile(r"(?i:val|test|eval|dev)")
+_PART_OF_LOSS = re.compile(r"(?i:actor|critic|policy|entropy|aux|reg|(?:^|[_/\s])(?:kl|pg|vf)_)")  # or of RL
 _VALIDATION = re.compile(r"(?i:(?:val(?:id(?:ation)?)?|eval(?:uation)?)$)")
 _GLOBAL = re.compile(r"(?i:global|total)")  # a step of all epochs
 _UNITS = (  # the word after a number, or the end of its name
@@ -46,7 +49,9 @@ _NAMED_NUMBER = re.compile(
     r"(?P<number>\d[\d,]{0,15}(?:\.\d{1,20})?(?:e[-+]?\d{1,3})?)\s{0,20}"
 )
 _ANY_LOSS = re.compile(r"(?i:loss)")
+_STAMP = re.compile(r"(?:\d{4}[-/]\d\d[-/]\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
 _MOST_NAMES = 500
+_NAME = 40  # characters before a number
 
 
 class Offer(NamedTuple):
@@ -61,13 +66,22 @@ class Offer(NamedTuple):
 
 def guess(printed: Iterable[str]) -> Offer | None:
     """What to offer for these lines; None if nothing looks like rows."""
-    lines = (line[:LONGEST_LINE] for line in islice(printed, _MOST_LINES))
+    lines = _examined(printed)
     some = [*islice(lines, _TRIED)]
     found = _of_shapes(some, lines)
     if (found is None or found.kind == "loss") and (bars := bars_with_loss(some)) is not None:
         pattern, count, iteration, at = bars
         return Offer((pattern,), count, "elapsed_s", iteration, at)
     return found or _of_records(some)
+
+
+def _examined(printed: Iterable[str]) -> Iterator[str]:
+    left = _MOST_CHARACTERS
+    for line in islice(printed, _MOST_LINES):
+        yield line[:LONGEST_LINE]
+        left -= min(len(line), LONGEST_LINE)
+        if left <= 0:
+            return
 
 
 def _of_shapes(some: Sequence[str], rest: Iterable[str]) -> Offer | None:
@@ -80,12 +94,18 @@ def _of_shapes(some: Sequence[str], rest: Iterable[str]) -> Offer | None:
         chosen = {iteration: "iteration"} | ({} if loss is None else {loss: "loss"}) | (dict([time]) if time else {})
         if len(chosen) == 1:
             continue
-        for pattern in (_pattern(shape, chosen), "^" + _spelled_out(shape, chosen)):
+        patterns = [_pattern(shape, chosen), "^" + _spelled_out(shape, chosen)]
+        if time is None and (stamp := _stamp(shape, iteration)):
+            patterns.insert(0, stamp + patterns[0])
+        for pattern in patterns:
             search, quick = _searcher(pattern)
             if _finds(search, shape, chosen) and not (quick and _goes_back(search, some)):
                 at, kind = time or (loss or 0, "loss")
-                patterns = (pattern, *_of_evaluations(shapes, search))
-                return Offer(patterns, shape.count, kind, shape.word_number(iteration), shape.word_number(at))
+                column = shape.word_number(at)
+                if "(?P<stamp>" in pattern and (found := _STAMP.search(shape.example)) is not None:
+                    kind, column = "stamp", len(shape.example[: found.end()].split())
+                offered = (pattern, *_of_evaluations(shapes, search))
+                return Offer(offered, shape.count, kind, shape.word_number(iteration), column)
     return None
 
 
@@ -102,7 +122,9 @@ def _of_records(some: Sequence[str]) -> Offer | None:
         often = {name: texts for name, texts in named.items() if len(texts) >= _REGULAR * shape.count}
         loss = next((name for name in often if _ANY_LOSS.search(name) and not _OTHER_LOSS.search(name)), None)
         time = next(((name, kind) for name, texts in often.items() if (kind := _kind_of_name(name, texts))), None)
-        pattern = _pattern(shape, {index: "iteration"})
+        pattern, stamp = _pattern(shape, {index: "iteration"}), _stamp(shape, index)
+        if stamp and _finds(_searcher(stamp + pattern)[0], shape, {index: "iteration"}):
+            pattern, time = stamp + pattern, None  # a printed rate is often the mean of many steps
         if loss is None or not _finds(_searcher(pattern)[0], shape, {index: "iteration"}):
             continue
         patterns = [pattern, _of_name(loss, "loss", often[loss])]
@@ -195,6 +217,16 @@ def _kind(shape: Shape, index: int) -> str | None:
     return f"elapsed_{kind}" if kind in ("ms", "s") and _rises(times) else kind
 
 
+def _stamp(shape: Shape, iteration: int) -> str:
+    """The beginning of a pattern for lines that begin with the time when they were printed, as Python's logging does;
+    empty if they do not."""
+    if not _ITERATION.search(shape.name(iteration)) or any(Stamps().read(line) is None for line in shape.lines):
+        return ""
+    found = _STAMP.search(shape.example)
+    date = r"\d{4}[-/]\d\d[-/]\d\d[T ]" if found is not None and found[0][2] != ":" else ""
+    return rf"(?P<stamp>{date}\d\d:\d\d:\d\d(?:[.,]\d+)?).*?"
+
+
 def _rises(times: Sequence[float]) -> bool:
     return len(times) >= _ENOUGH_TO_RISE and all(before < after for before, after in pairwise(times))
 
@@ -207,14 +239,16 @@ def _clock(text: str) -> float:
 
 
 def _loss(shape: Shape, iteration: int) -> int | None:
+    """Of several losses, the one that is called nothing but that."""
+    found = []
     for index in range(len(shape.places)):
         name = shape.name(index)
         before = shape.literals[index]
         if index == iteration or shape.is_part(index):
             continue
-        if _LOSS.search(name) and not _OTHER_LOSS.search(before):
-            return index
-    return None
+        if _LOSS.search(name) and not _OTHER_LOSS.search(before) and not _PART_OF_LOSS.search(before[-_NAME:]):
+            found.append((name.lower() not in ("loss", "train_loss"), index))
+    return min(found)[1] if found else None
 
 
 def _validation(shape: Shape) -> int | None:
@@ -242,7 +276,7 @@ def _pattern(shape: Shape, chosen: Mapping[int, str]) -> str:
             pattern += ("" if pattern else "^") + _spelled_out(shape, {index: chosen[index]}, last + 1)
         else:
             skipped = ".*?" if pattern else ""
-            pattern += skipped + _escaped(name[0]) + r"\s*" + _group(chosen[index], shape.column(index))
+            pattern += skipped + r"\b" + _escaped(name[0]) + r"\s*" + _group(chosen[index], shape.column(index))
         last = index
     return _short(pattern + _unit(shape, last))
 
@@ -291,7 +325,14 @@ def _group(name: str, texts: Sequence[str]) -> str:
 def _finds(search: Search, shape: Shape, chosen: Mapping[int, str]) -> bool:
     """Whether it finds the right values in each line of a shape."""
     wanted = ({name: numbers[index] for index, name in chosen.items()} for numbers in shape.numbers)
-    return all(search(line) == found for line, found in zip(shape.lines, wanted, strict=True))
+    for line, values in zip(shape.lines, wanted, strict=True):
+        found = dict(search(line) or {})
+        stamp = _STAMP.search(line)
+        if "stamp" in found and (stamp is None or found.pop("stamp") != stamp[0]):
+            return False
+        if found != values:
+            return False
+    return True
 
 
 def _goes_back(search: Search, some: Sequence[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-LONGEST_LINE = 500  # characters of a line that may be a row
+LONGEST_LINE = 4000  # characters of a line that may be a row
 _MOST_SHAPES = 500
 _SAMPLE = 400  # lines to keep per shape
 

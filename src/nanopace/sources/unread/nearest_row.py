@@ -1,10 +1,13 @@
-"""A hint for a file that cannot be read: the line that looks most like a row."""
+"""A hint for a file that cannot be read: the line that looks most like a row, or the error that ended the program."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from itertools import islice
+from typing import NamedTuple
+
+from nanopace.sources.time_stamps import behind_stamp
 
 _MOST_LINES = 200_000  # to examine; a refusal should not take long
 _LONGEST_LINE = 2000  # characters of it
@@ -19,6 +22,18 @@ _PARTS = (
 _LOSS = 1
 _FEWEST_PARTS = 2
 
+# The last line of a traceback: an exception's name and, usually, its text.
+_ERROR = re.compile(
+    r"^(?:\[\w+\]:\s?|\d{1,4}:\s|\s){0,4}(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception)(?::\s|$)"
+)
+
+
+class Died(NamedTuple):
+    """The line of an error."""
+
+    line: int
+    text: str
+
 
 def nearest_row(printed: Iterator[str], *, with_loss: bool = False) -> tuple[int, str]:
     """Its line number and text, shortened; (0, "") if no line is close. `with_loss`: a step and a time are not enough,
@@ -26,11 +41,23 @@ def nearest_row(printed: Iterator[str], *, with_loss: bool = False) -> tuple[int
     most, number, text = _FEWEST_PARTS - 1, 0, ""
     for at, line in enumerate(islice(printed, _MOST_LINES), start=1):
         line = line[:_LONGEST_LINE]
-        found = [pattern.search(line) is not None for pattern in _PARTS]
+        behind = behind_stamp(line)
+        found = [pattern.search(behind) is not None for pattern in _PARTS]
         parts = sum(found)
         if parts > most and (found[_LOSS] or not with_loss):
             most, number, text = parts, at, line
     return number, shortened(text)
+
+
+def error_line(printed: Iterator[str]) -> Died | None:
+    """The first error after a traceback: later ones are often its consequences."""
+    in_traceback = False
+    for at, line in enumerate(islice(printed, _MOST_LINES), start=1):
+        line = line[:_LONGEST_LINE]
+        in_traceback = in_traceback or "Traceback (most recent call last)" in line
+        if in_traceback and _ERROR.match(line) is not None:
+            return Died(at, shortened(line))
+    return None
 
 
 def shortened(text: str) -> str:

@@ -45,6 +45,12 @@ def _offered(kind: str, **values: object) -> NotALog:
                 "{at}; read them with {patterns}",
                 **values,
             )
+        case "stamp":
+            return NotALog(
+                "{path}: {count} lines look like rows: iteration in column {iteration}, time stamp in column {at}; "
+                "read them with {patterns}",
+                **values,
+            )
         case "record":
             return NotALog(
                 "{path}: groups of lines look like rows, with the iteration in the first line of each; read them with "

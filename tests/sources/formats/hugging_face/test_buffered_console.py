@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from contextlib import nullcontext, suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nanopace.errors import NotALog
 from nanopace.run import Run
 from nanopace.sources.runs import open_runs
 
@@ -101,3 +103,20 @@ def test_a_process_that_was_killed_after_its_first_evaluation(buffer: int) -> No
     (run,) = read(first, Training(logging_steps=10, buffer=buffer))
     check(run)
     assert (list(run.rows.iteration)[-6:], len(run.restarts)) == (list(range(10, 70, 10)), 1)
+
+
+@pytest.mark.parametrize("killed_at", [0, 75])
+@pytest.mark.parametrize("buffer", [0, 300, 8192])
+def test_the_beginning_is_missing(buffer: int, killed_at: int) -> None:
+    """The first dicts are of bars that are missing, or the first bar is of a dict that is: these are left out, and no
+    dict has the step of another."""
+    for eval_steps in (0, 10, 17):
+        text = printed(Training(total=90, eval_steps=eval_steps, per_epoch=50, buffer=buffer, killed_at=killed_at))
+        for percent in (15, 30, 45, 60):
+            cut = text[len(text) * percent // 100 :]
+            runs: list[Run] = []
+            with suppress(NotALog) if killed_at else nullcontext():
+                runs = open_runs(io.BytesIO(cut.encode()))
+            for run in runs:
+                check(run)
+                assert len(run.rows) >= (3 if buffer else cut.count("'loss'") - 3)

@@ -79,8 +79,8 @@ def tell_rate(builder: RunBuilder, end: Mapping[str, object], evaluation_ms: flo
 def without_steps(name: str, rows: int) -> NotALog:
     """No step of any row is known."""
     return NotALog(
-        "{path}: {count} Hugging Face Trainer rows, but without the progress bars that carry steps and times; try the "
-        "same run's trainer_state.json (with LLaMA-Factory, trainer_log.jsonl)",
+        "{path}: rows of Hugging Face's Trainer ({count}), but the progress bars with their steps and times are "
+        "missing or incomplete; try the same run's trainer_state.json (with LLaMA-Factory, trainer_log.jsonl)",
         path=name,
         count=rows,
     )

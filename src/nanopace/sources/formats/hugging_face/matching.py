@@ -15,11 +15,13 @@ A step that contradicts the epochs is ignored: terminals leave bars of other mom
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from nanopace.sources.formats.hugging_face.progress import Progress
 from nanopace.sources.formats.hugging_face.steps_of_epochs import Epochs, Known, steps_of_logs
+
+_FEWEST_PAIRS = 3  # of steps and epochs: fewer agree by chance, and one fewer is enough to leave a doubt
 
 
 class Logged(NamedTuple):
@@ -54,6 +56,7 @@ class Matching:
         self._epochs = Epochs()
         self._rows: deque[int] = deque(maxlen=3)  # the steps of the last rows
         self._tell = tell
+        self._begun = False  # a dict has been passed on
 
     def begin_process(self) -> None:
         self._epochs = Epochs()
@@ -65,17 +68,29 @@ class Matching:
 
     def resolve(self, training: Progress | None) -> None:
         """Pass on every dict whose step is known."""
+        late = training is not None and training.begins_late
         if training is not None and 0 < len(training.painted_again) < len(self.waiting):
-            self._learn(training.painted_again[-1])
+            painted, last = training.painted_again[-1], self.waiting[-1]
+            if not (late and training.counts) or (_is_evaluation(last) and last.shown == painted):
+                self._learn(painted)
         while self.waiting:
-            step = self._step_of(self.waiting[0], training)
+            first = self.waiting[0]
+            step = self._step_of(first, training)
             if step is None:
                 return
-            self._pop(step)
+            unsure = late and not self._begun and first.step is None
+            if training is not None and unsure and (_is_evaluation(first) or step != training.first):
+                self.lost += _is_row(self.waiting.popleft())  # nothing shows yet that it is of the bar before it
+            else:
+                self._pop(step)
+            self._begun = True
 
     def settle(self, training: Progress | None, end: Known | None) -> None:
         """No more bars will come. The remaining dicts get their steps from the epochs. `end`: the last step, if
         training reached its end."""
+        late = training is not None and training.counts and training.begins_late
+        if training is not None and late:
+            self._align(training, end)
         if training is not None and training.counts:
             self.resolve(training)
         if known := end or self._epochs.last:
@@ -86,7 +101,7 @@ class Matching:
             step = self._step_of(logged, training)
             if not step and _is_row(logged):
                 step = self._next_row(logged.epoch)
-            elif not step and _is_evaluation(logged):  # its time counts, even if its step is not certain
+            elif not step and _is_evaluation(logged) and not late:  # its time counts, even if its step is not certain
                 step = self._epochs.step_of(logged.epoch) or max(0, logged.shown)
             if step:
                 self._pop(step)
@@ -109,6 +124,33 @@ class Matching:
             for number, step in zip(of_kind, steps or (), strict=False):
                 self.waiting[number] = self.waiting[number]._replace(step=step)
 
+    def _align(self, training: Progress, end: Known | None) -> None:
+        """Name the steps if the log's beginning is missing: some of the first dicts have no bar, or the first bar no
+        dict. From there on, they are in the same order; if training reached its end, the last bars are of the last
+        dicts. Otherwise, the epochs must leave a single answer."""
+        painted, found = [*training.painted_again][1:], []  # the first may be erased for a bar that is missing
+        shifts = range(2 - len(self.waiting), 2)
+        if end is not None:
+            painted = painted[:-1]  # of the last dict
+            shifts = range(len(painted) - len(self.waiting), len(painted) - len(self.waiting) + 1)
+        for shift in shifts:
+            steps = [painted[at + shift] if 0 <= at + shift < len(painted) else None for at in range(len(self.waiting))]
+            if self._fits(steps, end):
+                found.append(steps)
+        if len(found) == 1 and sum(map(bool, found[0])) >= _FEWEST_PAIRS:
+            for number, step in enumerate(found[0]):
+                self.waiting[number] = self.waiting[number]._replace(step=step)
+
+    def _fits(self, steps: Sequence[int | None], end: Known | None) -> bool:
+        """Whether the epochs agree with these steps of the waiting dicts."""
+        pairs = [(step, each.epoch) for step, each in zip(steps, self.waiting, strict=True) if step is not None]
+        epochs = Epochs()
+        if end is not None:
+            epochs.add(round(end.most), end.epoch)
+        elif pairs:
+            epochs.add(*pairs[-1])
+        return len(pairs) >= _FEWEST_PAIRS - 1 and all(epochs.allow(step, epoch) for step, epoch in pairs)
+
     def _learn(self, painted: int) -> None:
         """There are more dicts than bars, so some were lost. The last bar follows the last dict."""
         last = self.waiting[-1]
@@ -118,7 +160,7 @@ class Matching:
     def _step_of(self, logged: Logged, training: Progress | None) -> int | None:
         if logged.step is not None:
             return logged.step
-        if training is None:
+        if training is None or (training.counts and training.begins_late):
             return None
         if training.counts:
             return self._in_order(logged, training)

@@ -29,6 +29,7 @@ class Progress:
         self.painted_again: deque[int] = deque()  # logged steps whose dict is not known yet
         self.last_painted_again = 0
         self.counts = False  # it is painted again exactly once for each dict
+        self.first = -1  # step that it shows
         self._erased = self._any_erased = False  # this bar, or any
         self._other_shown = False  # another bar, of an evaluation, is shown below this one
         self._steps: list[int] = []
@@ -43,6 +44,11 @@ class Progress:
         gaps = sorted(self._gaps, key=lambda gap: gap[1] / gap[0])
         middle = gaps[(len(gaps) - 1) // 2] if len(gaps) >= _FEWEST_GAPS else (1.0, 1.0)
         return middle if middle[1] > _MUCH_LONGER * middle[0] else None
+
+    @property
+    def begins_late(self) -> bool:
+        """Whether the beginning of the log is missing."""
+        return self.first > 1
 
     def evaluated(self, seconds: float) -> None:
         """An evaluation took that long, which is no step's time."""
@@ -71,6 +77,8 @@ class Progress:
         self._other_shown = True
 
     def add(self, bar: Bar) -> None:
+        if self.first < 0:
+            self.first = bar.step
         again = bar.step == self.step
         logged = self._erased or (again and self._any_erased)
         self.counts |= logged
