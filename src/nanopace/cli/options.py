@@ -37,6 +37,18 @@ def add_language(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--lang", metavar="LANG", help=LANGUAGE_HELP)
 
 
+def add_facts(parser: argparse.ArgumentParser, knob: str, card: str | None = None) -> None:
+    """Flags for what the log of a run does not say. `knob`: an example; `card`: what it does, if it may be named."""
+    group = parser.add_argument_group("facts missing from the log")
+    group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file (read, never executed)")
+    group.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help=f"set a knob, such as {knob}")
+    if card is not None:
+        group.add_argument(
+            "--gpu", metavar="NAME", help=f'the card {card}, such as "4070" or "2x 4090" (see nanopace cards)'
+        )
+        add_pattern(group)
+
+
 def add_pattern(parser: argparse._ActionsContainer, metavar: str = "REGEX") -> None:
     """For logs in an unknown format."""
     parser.add_argument(
@@ -127,10 +139,27 @@ def show(results: Sequence[Diagnosis] | Sequence[Comparison], args: argparse.Nam
 
         sys.stdout.write(render(results, format="json"))
     elif args.html is None and not args.open:
-        from nanopace.views.terminal.report import print_report
+        _print(results, args, words)
 
-        color = False if args.no_color else None
-        print_report(results, words, out=sys.stdout, verbose=args.verbose, width=args.width, color=color)
+
+def _print(
+    results: Sequence[Diagnosis] | Sequence[Comparison],
+    args: argparse.Namespace,
+    words: Words,
+    *,
+    only_answer: bool = False,
+) -> None:
+    from nanopace.views.terminal.report import print_report
+
+    print_report(
+        results,
+        words,
+        out=sys.stdout,
+        verbose=args.verbose,
+        width=args.width,
+        color=False if args.no_color else None,
+        only_answer=only_answer,
+    )
 
 
 def show_page(results: Sequence[Diagnosis] | Sequence[Comparison], args: argparse.Namespace, words: Words) -> None:
@@ -143,12 +172,7 @@ def show_page(results: Sequence[Diagnosis] | Sequence[Comparison], args: argpars
     if args.json:
         print(written, file=sys.stderr)
     elif os.path.isfile(path):  # not /dev/stdout or a pipe: its reader wants only the page
-        from nanopace.views.terminal.answer import write_answer
-
-        writer = writer_of(args)
-        write_answer(results, words, writer)
-        writer.blank()
-        writer.finish()
-        print(written)  # on one line, however long
+        _print(results, args, words, only_answer=True)
+        print("\n" + written)  # on one line, however long
     if args.open and not open_in_browser(path):
         print(clean(words.text("No browser could be opened. Open {path} yourself.", path=path)), file=sys.stderr)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gettext
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,11 @@ UNKNOWN = "–"  # in a table, where there is no room for a sentence
 def words(lang: str | None = None) -> Words:
     """The words of a language; English by default."""
     return Words(pick_language(lang, {}))
+
+
+def _labels(names: Mapping[str, str]) -> Callable[[Words, str], str]:
+    """A method that translates the label of a code."""
+    return lambda words, code: words.text(names[code])
 
 
 class Words:
@@ -176,15 +181,19 @@ class Words:
 
     # --- labels ------------------------------------------------------------------------------------------------------
 
+    origin_of = _labels(labels.ORIGINS)  # the kind of an origin, without its reason
+    part = _labels(labels.PARTS)  # of training or of start-up
+    ending = _labels(labels.ENDINGS)  # how a run ended
+    verdict = _labels(labels.VERDICTS)  # how busy the card is
+    metric = _labels(labels.METRICS)  # what an evaluation measured
+    stage = _labels(labels.STAGES)  # of a trainer with several
+    clock = _labels(labels.CLOCKS)  # the source of the training time
+
     def origin(self, fact: Fact) -> str:
         """Where a fact comes from, in a few words."""
         if fact.because is not None:
             return self.text("inferred: {because}", because=self.text(labels.BECAUSE[fact.because]))
         return self.origin_of(fact.origin)
-
-    def origin_of(self, code: str) -> str:
-        """The kind of an origin, without its reason."""
-        return self.text(labels.ORIGINS[code])
 
     def cause(self, code: str, format: str | None = None, *, compiles: bool = True) -> str:
         """A cause of a slow row; if known, as it applies to that log format, and to a run that does not compile."""
@@ -202,35 +211,11 @@ class Words:
             compiles = find_format(format).compiles
         return None if compiles else labels.WITHOUT_COMPILING.get(code)
 
-    def part(self, code: str) -> str:
-        """A part of training or of start-up: data, forward_backward, optimizer, bus, startup or compile."""
-        return self.text(labels.PARTS[code])
-
     def format(self, code: str) -> str:
         """The trainer that wrote a log."""
         from nanopace.sources.formats.registry import find_format  # a log has been read by now
 
         return self.text(labels.FORMATS[code]) if code in labels.FORMATS else find_format(code).trainer
-
-    def ending(self, code: str) -> str:
-        """How a run ended."""
-        return self.text(labels.ENDINGS[code])
-
-    def verdict(self, code: str) -> str:
-        """How busy the card is."""
-        return self.text(labels.VERDICTS[code])
-
-    def metric(self, code: str) -> str:
-        """What an evaluation measured."""
-        return self.text(labels.METRICS[code])
-
-    def stage(self, code: str) -> str:
-        """A training stage, for trainers with several."""
-        return self.text(labels.STAGES[code])
-
-    def clock(self, code: str) -> str:
-        """The source of the training time."""
-        return self.text(labels.CLOCKS[code])
 
     def fact(self, name: str) -> str:
         """A fact's name: knobs keep theirs, others are translated."""

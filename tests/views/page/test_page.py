@@ -8,8 +8,9 @@ import re
 
 from nanopace.diagnosis.comparison import Comparison
 from nanopace.diagnosis.result import Diagnosis, SlowRow
+from nanopace.views.page.labels import headings
 from nanopace.views.page.page import Made, compare_page, explain_page, explained, explained_run
-from nanopace.views.page.render import ROOM, headings, templates
+from nanopace.views.page.render import ROOM, templates
 from nanopace.views.page.slow_list import LIVE_SLOW_ROWS, MOST_SLOW_ROWS
 from nanopace.wording.catalog import words
 

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from nanopace.literals import Value
-    from nanopace.tune.ablate.ablate import Plan
     from nanopace.tune.ablate.trials import Trial, Tried
-    from nanopace.tune.ablate.variants import Variants
     from nanopace.views.terminal.writer import TerminalWriter
     from nanopace.wording.catalog import Words
 
@@ -95,32 +93,15 @@ Answer = tuple[object, "Callable[[], str]", "Callable[[TerminalWriter], None]"]
 
 
 def _which_made_it(args: argparse.Namespace, words: Words) -> Answer:
-    plan = _plan(args)
-    from nanopace.tune.ablate.ablate import conclude
-    from nanopace.tune.ablate.ablate_view import page, write
-
-    found = conclude(plan, _measured(plan.trials, args, words, all_needed=True))
-    return found, lambda: page(found, f"{args.a} → {args.b}", words), lambda writer: write(found, words, writer)
-
-
-def _what_each_does(args: argparse.Namespace, words: Words) -> Answer:
-    plan = _variants(args)
-    from nanopace.tune.ablate.variants import conclude_variants
-    from nanopace.tune.ablate.variants_view import page, write
-
-    found = conclude_variants(plan, _measured(plan.trials, args, words, all_needed=False))
-    return found, lambda: page(found, args.a, words), lambda writer: write(found, words, writer)
-
-
-def _plan(args: argparse.Namespace) -> Plan:
     from nanopace.config import KNOBS
-    from nanopace.tune.ablate.ablate import make_plan
+    from nanopace.tune.ablate.ablate import conclude, make_plan
+    from nanopace.tune.ablate.ablate_view import page, write
 
     together = [[name.strip() for name in each.split(",")] for each in args.together]
     unknown = [name for each in together for name in each if name not in KNOBS]
     if unknown:
         raise UsageError("--together: unknown knob {knob}", knob=unknown[0])
-    return make_plan(
+    plan = make_plan(
         _knobs(args.a),
         _knobs(args.b),
         steps=args.loss or args.steps,
@@ -129,20 +110,25 @@ def _plan(args: argparse.Namespace) -> Plan:
         orders=args.orders,
         together=together,
     )
+    found = conclude(plan, _measured(plan.trials, args, words, all_needed=True))
+    return found, lambda: page(found, f"{args.a} → {args.b}", words), lambda writer: write(found, words, writer)
 
 
-def _variants(args: argparse.Namespace) -> Variants:
+def _what_each_does(args: argparse.Namespace, words: Words) -> Answer:
     from nanopace.config_text import read_override, split_overrides
-    from nanopace.tune.ablate.variants import make_variants
+    from nanopace.tune.ablate.variants import conclude_variants, make_variants
+    from nanopace.tune.ablate.variants_view import page, write
 
     tries = [split_overrides(text) for text in args.tries]
-    return make_variants(
+    plan = make_variants(
         _knobs(args.a),
         {", ".join(each): dict(read_override(setting, "--try") for setting in each) for each in tries},
         steps=args.loss or args.steps,
         repeats=args.repeats,
         evaluates=args.loss is not None,
     )
+    found = conclude_variants(plan, _measured(plan.trials, args, words, all_needed=False))
+    return found, lambda: page(found, args.a, words), lambda writer: write(found, words, writer)
 
 
 def _knobs(path: str) -> Mapping[str, Value]:

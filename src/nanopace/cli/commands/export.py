@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nanopace.cli.options import add_language, add_stage, words_of
-from nanopace.cli.run_arguments import Settings, find_sources, of_stage, override, read_runs
+from nanopace.cli.options import add_facts, add_language, add_stage, words_of
+from nanopace.cli.run_arguments import find_sources, of_stage, read_runs, settings_of
 from nanopace.errors import InputError, reason_of
 
 if TYPE_CHECKING:
@@ -40,19 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--project", metavar="NAME", default="nanopace", help="project in the tracker (default: nanopace)"
     )
-    group = parser.add_argument_group("facts missing from the log")
-    group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file (read, never executed)")
-    group.add_argument(
-        "--set", metavar="NAME=VALUE", action="append", default=[], help="set a knob, such as batch_size=8"
-    )
+    add_facts(parser, "batch_size=8")
     add_stage(parser)
     add_language(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
-    settings = Settings(args.config, dict(map(override, args.set)))
-    settings.check()
+    settings = settings_of(args)
     runs = [
         run
         for source in find_sources([args.log], words)

@@ -10,8 +10,8 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO
 
-from nanopace.cli.options import add_language, add_pattern, bounded, words_of
-from nanopace.cli.run_arguments import Settings, override, read_quietly
+from nanopace.cli.options import add_facts, add_language, bounded, words_of
+from nanopace.cli.run_arguments import Settings, read_quietly, settings_of
 from nanopace.errors import InputError, UsageError
 from nanopace.wording.printable import clean
 
@@ -54,15 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="alert after this long without a line (default: depends on the pace of the run)",
     )
-    group = parser.add_argument_group("facts missing from the log")
-    group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file (read, never executed)")
-    group.add_argument(
-        "--set", metavar="NAME=VALUE", action="append", default=[], help="set a knob, such as max_iters=5000"
-    )
-    group.add_argument(
-        "--gpu", metavar="NAME", help='the card in use, such as "4070" or "2x 4090" (see nanopace cards)'
-    )
-    add_pattern(group)
+    add_facts(parser, "max_iters=5000", "in use")
     group = parser.add_argument_group("a live page in the browser")
     group.add_argument(
         "--web", action="store_true", help="serve a live page of the log, or of every run in a directory"
@@ -90,8 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
-    settings = Settings(args.config, dict(map(override, args.set)), args.gpu, tuple(args.pattern))
-    settings.check()
+    settings = settings_of(args)
     complete = _completion(settings)
     _check_notify(args)
     if args.web or args.open:

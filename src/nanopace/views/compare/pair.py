@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nanopace.diagnosis.comparison import Comparison
-from nanopace.diagnosis.result import Finding
+from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.views.document import Text, run_cell, run_letter
 from nanopace.views.report import marked, tilde
 from nanopace.wording.catalog import Words
@@ -131,6 +131,11 @@ class Pair:
     def first(self, codes: Sequence[str]) -> Finding | None:
         found = {finding.code: finding for finding in reversed(self.found.findings)}
         return next((found[code] for code in codes if code in found), None)
+
+
+def runs_of(comparisons: Sequence[Comparison]) -> list[Diagnosis]:
+    """All compared runs, the first one first."""
+    return [comparisons[0].a, *(each.b for each in comparisons)]
 
 
 def letter_pairs(comparisons: Sequence[Comparison], words: Words) -> list[Pair]:
