@@ -18,6 +18,8 @@ from nanopace.hardware.speed import training_peak
 from nanopace.views.terminal.writer import columns
 from nanopace.wording.numbers import LANGUAGES
 
+from ..refused import refused
+
 COMMAND = [sys.executable, "-m", "nanopace", "recommend"]
 
 
@@ -373,12 +375,7 @@ def test_a_process_of_its_own_writes_a_config(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["recommend", *arguments]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert said in err
-    assert err.startswith("nanopace: ")
-    assert err.count("\n") == 1
+    assert said in refused(capsys, "recommend", *arguments)
 
 
 @pytest.mark.usefixtures("untraced")

@@ -36,7 +36,7 @@ from nanopace.views.terminal.report import print_report
 from nanopace.wording.catalog import words
 from nanopace.wording.numbers import LANGUAGES
 
-from ..cases import case_1, case_2, columns, contrast, explain
+from ..cases import case_1, case_2, columns, contrast, explain, printed
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
@@ -222,10 +222,9 @@ def test_a_shift_of_the_baseline_is_a_table() -> None:
 
 
 def test_several_runs_follow_each_other() -> None:
-    out = io.StringIO()
-    print_report([case_1("a.log"), case_1("b.log")], words("en"), out=out, width=80)
-    assert out.getvalue().index("a.log") < out.getvalue().index("b.log")
-    assert out.getvalue().count("Where the time went") == 2
+    text = printed(case_1("a.log"), case_1("b.log"))
+    assert text.index("a.log") < text.index("b.log")
+    assert text.count("Where the time went") == 2
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -321,9 +320,7 @@ def test_a_log_that_tells_little_is_still_explained(language: str) -> None:
         findings=(Finding("evaluations_outside_clock", {"count": 3}), Finding("mfu_unknown", {"missing": "n_layer"})),
         curves=Curves(row_iteration=(5,), row_ms=(300.0,), row_cause=(None,)),
     )
-    out = io.StringIO()
-    print_report([bare], words(language), out=out, width=60)
-    text = " ".join(out.getvalue().split())
+    text = " ".join(printed(bare, lang=language, width=60).split())
     assert words(language).ending("error") in text
     said = words(language).finding("evaluations_outside_clock", {"count": 3})
     assert text.count(" ".join(said.split())) == 1
