@@ -24,19 +24,6 @@ from nanopace.views.page.speed_charts import mfu_chart
 from nanopace.views.report import CAUSES
 from nanopace.wording.catalog import words
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
-
-
-@pytest.fixture(scope="module")
-def run() -> Diagnosis:
-    return diagnose(open_runs(EXAMPLES / "slow-rows.log")[0])
-
-
-@pytest.fixture(scope="module")
-def known() -> Diagnosis:
-    """A run whose card and tokens are known."""
-    return diagnose(open_runs(EXAMPLES / "wide-header.log", gpu="RTX 4070")[0])
-
 
 def test_every_row_is_drawn_once_and_slow_ones_by_cause(run: Diagnosis) -> None:
     chart = charts.times_chart([run], words("en"))
