@@ -10,8 +10,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from nanopace.cli.html import check_target, write_page
-from nanopace.cli.options import add_language, add_layout, bounded, words_of, writer_of
+from nanopace.cli.html import write_page
+from nanopace.cli.options import add_language, add_layout, bounded, check_output, words_of, writer_of
 from nanopace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
-    if args.html is not None:
-        check_target(args.html)
+    check_output(args)
     if (args.b is None) == (not args.tries):
         raise UsageError("pass either a second config, B, or changes to the first: --try matrix_lr=0.02")
     if args.tries and args.together:
