@@ -16,6 +16,8 @@ from nanopace.tune.trial import Outcome
 from ...train.conftest import TINY, write_corpus
 from ..refused import refused
 
+Capture = pytest.CaptureFixture[str]
+
 
 @pytest.fixture
 def configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -28,7 +30,7 @@ def configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-def test_two_configs_end_in_what_each_knob_did(configs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_configs_end_in_what_each_knob_did(configs: Path, capsys: Capture) -> None:
     flags = ["a.py", "b.py", "--steps=4", "--repeats=2", "--keep=kept"]
     assert main(["ablate", *flags, "--json"]) == 0
     said = capsys.readouterr()
@@ -56,7 +58,7 @@ def test_two_configs_end_in_what_each_knob_did(configs: Path, capsys: pytest.Cap
 
 @pytest.mark.slow
 def test_runs_do_for_configs_where_they_say_theirs(
-    configs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    configs: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     for name in ("a", "b"):
         assert main(["train", f"{name}.py", f"--out_dir={name}", "--max_iters=1", "--no-report"]) == 0
@@ -84,7 +86,7 @@ def test_runs_do_for_configs_where_they_say_theirs(
 )
 @pytest.mark.usefixtures("configs")
 def test_a_run_that_fails_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], outcome: Outcome, expected: str
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture, outcome: Outcome, expected: str
 ) -> None:
     monkeypatch.setattr(trials, "run_trial", lambda *_: outcome)
     assert main(["ablate", "a.py", "b.py"]) == 2
@@ -92,7 +94,7 @@ def test_a_run_that_fails_is_named(
 
 
 @pytest.mark.usefixtures("configs")
-def test_what_is_in_the_way_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_in_the_way_is_said(capsys: Capture) -> None:
     Path("full").mkdir()
     Path("full", "thesis.txt").write_text("mine")
     for flags, expected in (
@@ -106,7 +108,7 @@ def test_what_is_in_the_way_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_results_of_other_configs_are_not_mixed_in(
-    configs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    configs: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     noise = iter(range(10**6))
     monkeypatch.setattr(
@@ -119,7 +121,7 @@ def test_results_of_other_configs_are_not_mixed_in(
 
 
 @pytest.mark.slow
-def test_changes_to_one_config_are_compared_by_their_loss(configs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changes_to_one_config_are_compared_by_their_loss(configs: Path, capsys: Capture) -> None:
     tries = ["--try=n_embd=32,n_head=4", "--try", "learning_rate=1e-9,min_lr=1e-9"]
     flags = ["a.py", *tries, "--loss=12", "--repeats=2", "--keep=kept"]
     assert main(["ablate", *flags, "--json"]) == 0
@@ -143,9 +145,7 @@ def test_changes_to_one_config_are_compared_by_their_loss(configs: Path, capsys:
 
 
 @pytest.mark.usefixtures("configs")
-def test_a_change_that_fails_ends_nothing_but_a_itself_does(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_change_that_fails_ends_nothing_but_a_itself_does(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     full = Outcome(failure="memory", seconds=1)
 
     def run_trial(knobs: dict[str, Value], *_: object) -> Outcome:
@@ -181,15 +181,11 @@ def test_a_change_that_fails_ends_nothing_but_a_itself_does(
     ],
 )
 @pytest.mark.usefixtures("configs")
-def test_changes_that_cannot_be_tried_are_refused(
-    capsys: pytest.CaptureFixture[str], flags: list[str], expected: str
-) -> None:
+def test_changes_that_cannot_be_tried_are_refused(capsys: Capture, flags: list[str], expected: str) -> None:
     assert expected in refused(capsys, "ablate", "a.py", *flags)
 
 
-def test_results_with_one_seed_for_all_repeats_are_not_mixed_in(
-    configs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_results_with_one_seed_for_all_repeats_are_not_mixed_in(configs: Path, capsys: Capture) -> None:
     """As 0.1 stored them."""
     (configs / "kept").mkdir()
     old = '{"settings": [{"n_embd": 16, "max_iters": 20}, {"n_embd": 512, "max_iters": 20}], "repeats": 3}'
