@@ -89,7 +89,8 @@ def _writers(name: str) -> Mapping[str, Callable[[Sequence[Point]], bytes]]:
 
 def _to_tracker(run: Run, exported: Sequence[Point], args: argparse.Namespace, out: Path, words: Words) -> str:
     from nanopace.export.tracker import send
-    from nanopace.trackers.tracker import Heading, make_tracker
+    from nanopace.trackers.libraries import make_tracker
+    from nanopace.trackers.tracker import Heading
 
     tracker = make_tracker(args.to, f"--to {args.to}")
     config = {name: fact.value for name, fact in run.facts.items()}
