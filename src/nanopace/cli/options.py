@@ -131,7 +131,6 @@ def check_output(args: argparse.Namespace) -> None:
 
 
 def show(results: Sequence[Diagnosis] | Sequence[Comparison], args: argparse.Namespace, words: Words) -> None:
-    """Show the answer according to the flags."""
     if args.html is not None or args.open:
         show_page(results, args, words)
     if args.json:

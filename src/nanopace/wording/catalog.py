@@ -42,8 +42,6 @@ def _labels(names: Mapping[str, str]) -> Callable[[Words, str], str]:
 
 
 class Words:
-    """Sentences, labels and numbers in one language."""
-
     def __init__(self, lang: str) -> None:
         self.lang = lang
         self._form = numbers.FORMS[lang]
@@ -94,7 +92,6 @@ class Words:
         return self._say(REASONS[code], values)
 
     def note(self, code: str, values: Mapping[str, object]) -> str:
-        """A note on the figures of a recommendation."""
         from nanopace.wording.reasons import NOTES
 
         return self._say(NOTES[code], values)
@@ -106,7 +103,6 @@ class Words:
         return self.text(MEMORY_STEPS[name])
 
     def link(self, code: str) -> str:
-        """How cards are connected."""
         from nanopace.wording.reasons import LINKS
 
         return self.text(LINKS[code])

@@ -54,7 +54,6 @@ class Channel:
         return 0.0 if self.listeners else time.monotonic() - self._left_s
 
     def show(self, rendered: Rendered) -> None:
-        """Make this the current page."""
         self.is_stale = False
         if self.now is not None and rendered.version == self.now.version:
             return

@@ -98,7 +98,6 @@ class Pair:
         return {f"{a} (A)": self.a, f"{b} (B)": self.b, b: self.b, a: self.a}
 
     def lines(self, codes: Sequence[str]) -> list[str]:
-        """The sentences of these findings."""
         return [self.sentence(finding) for finding in self.found.findings if finding.code in codes]
 
     def rest(self, codes: Sequence[str]) -> list[str]:

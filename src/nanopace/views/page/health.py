@@ -65,7 +65,6 @@ class Health:
 
 
 def health(diagnosis: Diagnosis, words: Words) -> Health:
-    """Sum up the findings."""
     state, because = _state(diagnosis)
     advice = best_advice(diagnosis)
     flags = flags_of(advice, diagnosis) if advice is not None else None

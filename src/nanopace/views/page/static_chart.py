@@ -20,8 +20,6 @@ _NOT_DRAWN = frozenset(("upright", "interval"))  # forecasts and crossovers
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """One series: its path and its style."""
-
     label: str
     colour: str
     path: str
