@@ -57,7 +57,7 @@ def test_what_saves_little_is_not_in_the_headline() -> None:
 
     assert "Try: Save less often" in said(59.0, 0.02)
     assert "Try: Save less often" in said(61.0, 0.001)
-    assert "Do:" not in said(59.0, 0.009)
+    assert "Try:" not in said(59.0, 0.009)
     assert "Try: Turn on compile" in headline(
         findings=(
             Finding("save_less_often", {"checkpoints": 9, "to_checkpoints": 5}, 9.0, 0.001, True),
@@ -71,8 +71,6 @@ def test_a_loss_that_is_gone_leaves_nothing_else_to_say() -> None:
     said = headline(mfu=mfu, findings=(Finding("loss_diverged", {"iteration": 3010}),))
     assert "The loss diverged at iteration 3,010." in said
     assert "GPU:" not in said
-    assert "Do:" not in said
-    assert "Nothing is worth changing" not in said
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_no_slow_row_is_said_so() -> None:
 def test_nothing_to_change_is_said_once() -> None:
     text = explain(findings=(Finding("nothing_to_change", {"overhead_share": 0.004}, advice=True),))
     assert text.count("Nothing is worth changing") == 1
-    assert "Do:" not in text
+    assert "Try:" not in text
 
 
 def test_a_phase_that_is_nothing_is_not_shown() -> None:
