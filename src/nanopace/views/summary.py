@@ -90,7 +90,7 @@ def _step(report: Report) -> str:
             rows=rows,
             odd=odd,
         )
-    return f"{words.text('A normal step takes {step}.', step=step)} {how_many}"
+    return words.text("A normal step takes {step}.", step=step) + f" {how_many}"
 
 
 def _typical(report: Report) -> str:
