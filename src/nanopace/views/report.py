@@ -3,7 +3,7 @@ facts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from nanopace.diagnosis.result import Diagnosis, Finding, Loss, Mfu, Phases, SlowRow, Wall
 from nanopace.views.amounts import in_sentence
@@ -89,9 +89,7 @@ class Report:
         self._said: list[Finding] = []  # not by code: a run may have two level shifts
 
     def find(self, *codes: str) -> Finding | None:
-        """The first finding of these codes, in the order of the codes."""
-        found = {finding.code: finding for finding in reversed(self.diagnosis.findings)}
-        return next((found[code] for code in codes if code in found), None)
+        return first_of(self.diagnosis.findings, codes)
 
     def sentence(self, finding: Finding) -> str:
         """The sentence of a finding, which will not be shown again."""
@@ -138,6 +136,11 @@ class Report:
     def tilde(self, *facts: str) -> str:
         """The mark of a figure that depends on an inferred fact."""
         return tilde(self.diagnosis, *facts)
+
+
+def first_of(findings: Sequence[Finding], codes: Sequence[str]) -> Finding | None:
+    """The first finding of these codes, in the order of the codes."""
+    return next((each for code in codes for each in findings if each.code == code), None)
 
 
 def tilde(diagnosis: Diagnosis, *facts: str) -> str:

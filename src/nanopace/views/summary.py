@@ -5,7 +5,7 @@ from __future__ import annotations
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.diagnosis.time.pace_findings import lost_s
 from nanopace.views.cost import cost_line
-from nanopace.views.report import READING, Report, card_range, span_of, total_time
+from nanopace.views.report import READING, Report, card_range, first_of, span_of, total_time
 
 SLOW_DOWNS = ("level_shift", "level_shift_at_restart", "slow_beginning", "drift", "slower_at_the_end")
 ALARMS = (
@@ -42,12 +42,12 @@ def gravest_alarm(diagnosis: Diagnosis) -> Finding | None:
     gravest = max((each for each in findings if each.code in PACE), key=lost_s, default=None)
     much = gravest is not None and lost_s(gravest) >= min(seconds, share * diagnosis.wall.awake_s) > 0
     found = [each for each in findings if each.code not in PACE or (much and each is gravest)]
-    return next((each for code in ALARMS for each in found if each.code == code), None)
+    return first_of(found, ALARMS)
 
 
 def to_watch(diagnosis: Diagnosis) -> Finding | None:
     """What is no alarm, but makes the rest of the training useless or the best of it lost."""
-    return next((each for code in WATCH for each in diagnosis.findings if each.code == code), None)
+    return first_of(diagnosis.findings, WATCH)
 
 
 def _title(report: Report) -> str:

@@ -67,12 +67,12 @@ class Words:
         if values.get("elsewhere"):
             from nanopace.wording.other_trainers import ELSEWHERE
 
-            return self._say(ELSEWHERE[code], values)
+            return self.say(ELSEWHERE[code], values)
         missing = str(values.get("missing")).split(", ")
         if code == "mfu_unknown" and "gpu" in missing:
             knobs = ", ".join(name for name in missing if name != "gpu")
-            return self._say(CARD_UNKNOWN, {"knobs": knobs or None, "flag": labels.GPU_FLAG})
-        return self._say(SENTENCES[code], values)
+            return self.say(CARD_UNKNOWN, {"knobs": knobs or None, "flag": labels.GPU_FLAG})
+        return self.say(SENTENCES[code], values)
 
     def advice_cost(self, code: str, values: Mapping[str, object]) -> str | None:
         """What following a piece of advice costs; None if it costs nothing or the finding is not advice."""
@@ -81,7 +81,7 @@ class Words:
             from nanopace.wording.other_trainers import COST_ELSEWHERE
 
             cost = COST_ELSEWHERE.get(code, cost)
-        return None if cost is None else self._say(cost, values)
+        return None if cost is None else self.say(cost, values)
 
     def reason(self, code: str, values: Mapping[str, object]) -> str:
         """Why a knob has its recommended value."""
@@ -89,12 +89,12 @@ class Words:
 
         if isinstance(steps := values.get("steps"), str):
             values = {**values, "steps": ", ".join(map(self.memory_step, steps.split(", ")))}
-        return self._say(REASONS[code], values)
+        return self.say(REASONS[code], values)
 
     def note(self, code: str, values: Mapping[str, object]) -> str:
         from nanopace.wording.reasons import NOTES
 
-        return self._say(NOTES[code], values)
+        return self.say(NOTES[code], values)
 
     def memory_step(self, name: str) -> str:
         """What a step of the memory ladder saves."""
@@ -106,19 +106,6 @@ class Words:
         from nanopace.wording.reasons import LINKS
 
         return self.text(LINKS[code])
-
-    def gate(self, code: str, values: Mapping[str, object]) -> str:
-        """What a check of `nanopace gate` found."""
-        from nanopace.wording.gates import COMPARED, GATES  # only gate needs it
-
-        compared = self._say(COMPARED, values) if "change" in values else None
-        return self._say(GATES[code], {**values, "compared": compared})
-
-    def gate_by_iteration(self) -> str:
-        """What a check of `nanopace gate` assumes if tokens are unknown."""
-        from nanopace.wording.gates import BY_ITERATION
-
-        return self._say(BY_ITERATION, {})
 
     def help(self, text: str) -> str:
         """A text from --help or argparse, which fills in the values itself."""
@@ -155,7 +142,8 @@ class Words:
             return numbers.InForm(value, self._form)
         return value
 
-    def _say(self, sentence: Sentence, values: Mapping[str, object]) -> str:
+    def say(self, sentence: Sentence, values: Mapping[str, object]) -> str:
+        """The most specific wording whose values are known, with them filled in."""
         template = sentence.choose(values)
         if template.many is None or template.counted is None:
             said = self._catalog.gettext(template.one)

@@ -158,6 +158,7 @@ def _watch_file(args: argparse.Namespace, words: Words, complete: Callable[[Run]
 
 def _watch_on_a_page(args: argparse.Namespace, words: Words, settings: Settings, complete: Callable[[Run], Run]) -> int:
     """Show files until Ctrl-C. The output of a pipe or a command is passed on as without a page."""
+    from nanopace.live.chosen import announce
     from nanopace.price_text import shared_prices
 
     prices = shared_prices([] if args.price is None else [args.price])
@@ -188,9 +189,7 @@ def _watch_on_a_page(args: argparse.Namespace, words: Words, settings: Settings,
     if args.words and args.words != ["-"]:
         for path in args.words:
             if not os.path.exists(path):
-                if not os.path.isdir(os.path.dirname(path.rstrip("/")) or "."):
-                    raise InputError("{path}: no such file", path=path)
-                _tell(words.text("{path}: does not exist yet; waiting for it", path=path))
+                announce(path, words, _tell)
         show(Library(args.words, read, silent_s=args.silent))
         return 0
     watched: list[Watcher] = []

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from nanopace.diagnosis.comparison import Comparison
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.views.document import Text, run_cell, run_letter
-from nanopace.views.report import marked, tilde
+from nanopace.views.report import first_of, marked, tilde
 from nanopace.wording.catalog import Words
 
 # The verdict has a sentence each on speed, learning, the time to a loss and the end: the first available of each kind.
@@ -128,8 +128,7 @@ class Pair:
         return next((each for each in risen if each.numbers["run"] in ahead), None)
 
     def first(self, codes: Sequence[str]) -> Finding | None:
-        found = {finding.code: finding for finding in reversed(self.found.findings)}
-        return next((found[code] for code in codes if code in found), None)
+        return first_of(self.found.findings, codes)
 
 
 def runs_of(comparisons: Sequence[Comparison]) -> list[Diagnosis]:
