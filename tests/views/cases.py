@@ -206,6 +206,19 @@ def case_2() -> Comparison:
     )
 
 
+def bare(run: Diagnosis) -> Diagnosis:
+    """The same run, of which nothing is known that may be unknown."""
+    parts = ("source", "evaluations", "checkpoints", "wall", "ahead", "throughput", "mfu", "model", "loss", "step")
+    unknown = {
+        name: dataclasses.replace(
+            getattr(run, name),
+            **{field.name: None for field in dataclasses.fields(getattr(run, name)) if "None" in str(field.type)},
+        )
+        for name in parts
+    }
+    return dataclasses.replace(run, **unknown, startup=None, slow_rows=(), findings=(), facts={}, curves=Curves())
+
+
 def printed(
     *results: Diagnosis | Comparison, lang: str = "en", width: int = 80, color: bool = False, verbose: bool = False
 ) -> str:

@@ -11,32 +11,14 @@ from typing import Any
 import pytest
 
 from nanopace.diagnosis.codes import FINDINGS
-from nanopace.diagnosis.result import (
-    Ahead,
-    Cause,
-    Checkpoints,
-    Curves,
-    Diagnosis,
-    Evaluations,
-    Finding,
-    Level,
-    Loss,
-    Mfu,
-    Model,
-    Restarts,
-    SlowRow,
-    Source,
-    Step,
-    Throughput,
-    Wall,
-)
+from nanopace.diagnosis.result import Ahead, Cause, Curves, Finding, Level, Mfu, SlowRow, Throughput
 from nanopace.run import Fact
 from nanopace.views.report import SECTIONS, seconds_by_phase
 from nanopace.views.terminal.report import print_report
 from nanopace.wording.catalog import words
 from nanopace.wording.numbers import LANGUAGES
 
-from ..cases import case_1, case_2, columns, contrast, explain, printed
+from ..cases import bare, case_1, case_2, columns, contrast, explain, printed
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
@@ -302,25 +284,13 @@ def test_the_width_is_the_terminal_s_or_80(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_log_that_tells_little_is_still_explained(language: str) -> None:
-    bare = Diagnosis(
-        source=Source("step.log", "nanochat", 1, 5, 5, None, "error"),
-        facts={},
-        step=Step(300.0, 0.0, 1, 0, (Level(5, 5, 300.0),), None),
-        slow_rows=(),
-        evaluations=Evaluations(3, 0, 3, None, None, False, None),
-        checkpoints=Checkpoints(0, None, "unknown", 0, 0),
-        startup=None,
-        restarts=Restarts(0, 0, 0.0),
-        wall=Wall(0.3, 0.3, None, None, 0.0, 0.0, 0.0, 0.0, None, None, 1.0, False),
-        ahead=Ahead(300.0, None, None, None),
-        throughput=Throughput(None, None, None, None, None, None, None),
-        mfu=Mfu(None, None, None, None, None, None, None, None, None, None, None),
-        model=Model(None, None, None),
-        loss=Loss("bpb", None, None, None, None, None, None, None, None, None, None, ()),
-        findings=(Finding("evaluations_outside_clock", {"count": 3}), Finding("mfu_unknown", {"missing": "n_layer"})),
-        curves=Curves(row_iteration=(5,), row_ms=(300.0,), row_cause=(None,)),
-    )
-    text = " ".join(printed(bare, lang=language, width=60).split())
+    findings = (Finding("evaluations_outside_clock", {"count": 3}), Finding("mfu_unknown", {"missing": "n_layer"}))
+    little = bare(case_1("step.log"))
+    failed = dataclasses.replace(little.source, format="nanochat", rows=1, ending="error")
+    step = dataclasses.replace(little.step, median_ms=300.0, normal_rows=1)
+    curves = Curves(row_iteration=(5,), row_ms=(300.0,), row_cause=(None,))
+    run = dataclasses.replace(little, source=failed, step=step, curves=curves, findings=findings)
+    text = " ".join(printed(run, lang=language, width=60).split())
     assert words(language).ending("error") in text
     said = words(language).finding("evaluations_outside_clock", {"count": 3})
     assert text.count(" ".join(said.split())) == 1
