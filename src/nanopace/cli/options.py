@@ -166,7 +166,7 @@ def show_page(results: Sequence[Diagnosis] | Sequence[Comparison], args: argpars
     from nanopace.wording.printable import clean
 
     path = temporary_target() if args.html is None else args.html
-    write_page(path, report_page(results, words, getattr(args, "command_line", None)))
+    write_page(path, report_page(results, words, args.command_line))
     written = clean(words.text("Wrote {path}.", path=path))
     if args.json:
         print(written, file=sys.stderr)
