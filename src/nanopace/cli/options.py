@@ -116,6 +116,18 @@ def writer_of(args: argparse.Namespace) -> TerminalWriter:
     return TerminalWriter(sys.stdout, args.width, False if args.no_color else None)
 
 
+def print_found(args: argparse.Namespace, found: object, write: Callable[[TerminalWriter], None]) -> None:
+    """Print a record as JSON, or let `write` report on it."""
+    if args.json:
+        from nanopace.views.json import object_json
+
+        sys.stdout.write(object_json(found))
+        return
+    writer = writer_of(args)
+    write(writer)
+    writer.finish()
+
+
 def words_of(args: argparse.Namespace) -> Words:
     """The language of --lang, else of the locale."""
     from nanopace.wording.catalog import words

@@ -7,11 +7,10 @@ instead of B, each change to A is trained by itself.
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 from nanopace.cli.html import write_page
-from nanopace.cli.options import add_language, add_layout, bounded, check_output, words_of, writer_of
+from nanopace.cli.options import add_language, add_layout, bounded, check_output, print_found, words_of
 from nanopace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -75,15 +74,8 @@ def run(args: argparse.Namespace) -> int:
     found, page, write = _which_made_it(args, words) if args.b is not None else _what_each_does(args, words)
     if args.html is not None:
         write_page(args.html, page())
-    if args.json:
-        from nanopace.views.json import object_json
-
-        sys.stdout.write(object_json(found))
-    if args.json or args.html is not None:
-        return 0
-    writer = writer_of(args)
-    write(writer)
-    writer.finish()
+    if args.json or args.html is None:
+        print_found(args, found, write)
     return 0
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,24 +68,24 @@ def _place(out: Path | None, run: Run, tool: str) -> Path:
 
 
 def _export(run: Run, args: argparse.Namespace, out: Path, words: Words) -> str:
+    from nanopace.export.perfetto import to_perfetto
     from nanopace.export.points import points
+    from nanopace.export.table import to_csv, to_parquet
 
     exported = points(run)
     if args.to in _TRACKERS:
         return _to_tracker(run, exported, args, out, words)
-    data = _writers(run.name)[args.to](exported)
+    writers: Mapping[str, Callable[[Sequence[Point]], bytes]] = {
+        "csv": to_csv,
+        "parquet": to_parquet,
+        "perfetto": partial(to_perfetto, run.name),
+    }
+    data = writers[args.to](exported)
     if args.out is not None and str(args.out) == "-":
         sys.stdout.buffer.write(data)
         return ""
     _write(out, data)
     return words.plural("{path}: {n} point", "{path}: {n} points", len(exported), path=out)
-
-
-def _writers(name: str) -> Mapping[str, Callable[[Sequence[Point]], bytes]]:
-    from nanopace.export.perfetto import to_perfetto
-    from nanopace.export.table import to_csv, to_parquet
-
-    return {"csv": to_csv, "parquet": to_parquet, "perfetto": lambda points: to_perfetto(name, points)}
 
 
 def _to_tracker(run: Run, exported: Sequence[Point], args: argparse.Namespace, out: Path, words: Words) -> str:
