@@ -26,6 +26,14 @@ def harmless(text: str) -> bool:
     return all(character.isprintable() or character in "\n\u00a0\u202f" for character in text)
 
 
+def said(capsys: Capture) -> tuple[str, str]:
+    """What was printed, which must be harmless."""
+    out, err = capsys.readouterr()
+    assert harmless(out)
+    assert harmless(err)
+    return out, err
+
+
 def test_the_texts_are_not_harmless() -> None:
     assert not harmless(TERMINAL)
     assert not harmless(NAME)
@@ -35,25 +43,19 @@ def test_the_texts_are_not_harmless() -> None:
 def test_a_report(flags: list[str], logs: list[str], capsys: Capture) -> None:
     for name in logs:
         assert main(["explain", name, *flags]) == 0
-        out, err = capsys.readouterr()
-        assert harmless(out)
-        assert err == ""
+        assert said(capsys)[1] == ""
     assert main(["explain", *logs, "-v"]) == 0
     assert "<img src=x onerror=window.ran=6>" in capsys.readouterr().out
 
 
 def test_a_comparison(logs: list[str], capsys: Capture) -> None:
     assert main(["compare", *logs, "-v"]) == 0
-    out, err = capsys.readouterr()
-    assert harmless(out)
-    assert err == ""
+    assert said(capsys)[1] == ""
 
 
 def test_a_directory_names_its_logs(capsys: Capture) -> None:
     assert main(["explain", "."]) == 0
-    out, err = capsys.readouterr()
-    assert harmless(out)
-    assert harmless(err)
+    _, err = said(capsys)
     assert err.count("\n") == 1
     assert "<img src=x onerror=window.ran=6>" in err
 
@@ -96,9 +98,8 @@ def test_an_error(arguments: list[str], capsys: Capture) -> None:
     Path("evil.py").write_text(f"batch_size = 8\nn_embd = run({EVIL.replace(chr(13), '')!r}, '\x1b[31m\x9b')\n")
     Path("evil-name.py").write_text("batch_size = '\x1b[31m\x9b2J\u202e'\n")
     assert main(arguments) == 2
-    out, err = capsys.readouterr()
+    out, err = said(capsys)
     assert out == ""
-    assert harmless(err)
     assert err.count("\n") == 1
 
 
@@ -106,9 +107,7 @@ def test_a_note(capsys: Capture) -> None:
     """About a skipped line: nothing in it runs, and nothing in it controls the terminal."""
     Path("evil.py").write_text(f"x = run({EVIL.replace(chr(13), '')!r}, '\x1b[31m\x9b')\n")
     assert main(["train", "evil.py"]) == 2  # there is no corpus
-    out, _ = capsys.readouterr()
-    assert "evil.py, line 1: skipped" in out
-    assert harmless(out)
+    assert "evil.py, line 1: skipped" in said(capsys)[0]
 
 
 def test_training_and_preparing(capsys: Capture) -> None:
@@ -117,13 +116,9 @@ def test_training_and_preparing(capsys: Capture) -> None:
     write_corpus(Path("corpus"))
     flags = [f"--{name}={value}" for name, value in TINY.items()]
     assert main(["train", *flags, "--dataset=corpus", "--max_iters=2", f"--out_dir={evil}"]) == 0
-    out, err = capsys.readouterr()
-    assert harmless(out)
-    assert harmless(err)
+    said(capsys)
     assert main(["convert", evil, f"{evil}.pt"]) == 0
     Path("notes.txt").write_text("some text\n" * 100)
     assert main(["prepare", "notes.txt", "--tokenizer=bytes", f"--out={evil}-made"]) == 0
     assert main(["prepare", "notes.txt", "--tokenizer=bytes", f"--out={evil}-made"]) == 0
-    out, err = capsys.readouterr()
-    assert harmless(out)
-    assert harmless(err)
+    said(capsys)

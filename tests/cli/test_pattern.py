@@ -13,6 +13,8 @@ import pytest
 from nanopace import open_run
 from nanopace.cli.main import main
 
+from .refused import refused
+
 pytest.importorskip("re2", reason="needs google-re2")
 
 Capture = pytest.CaptureFixture[str]
@@ -30,14 +32,6 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def complaint(capsys: Capture, *arguments: str) -> str:
-    assert main([*arguments]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    return err.removeprefix("nanopace: ").rstrip("\n")
-
-
 def test_explain(log: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["explain", str(log), "--pattern", ROW, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -49,13 +43,13 @@ def test_explain(log: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_is_wrong_is_said_before_the_log_is_read(tmp_path: Path, capsys: Capture) -> None:
-    said = complaint(capsys, "explain", str(tmp_path / "missing.log"), "--pattern", r"(?P<ms>\d+)")
+    said = refused(capsys, "explain", str(tmp_path / "missing.log"), "--pattern", r"(?P<ms>\d+)")
     assert said.startswith(r"--pattern (?P<ms>\d+): has no group named iteration")
-    assert complaint(capsys, "compare", "a.log", "b.log", "--pattern", "B=(").startswith("--pattern (: missing )")
+    assert refused(capsys, "compare", "a.log", "b.log", "--pattern", "B=(").startswith("--pattern (: missing )")
 
 
 def test_a_directory_is_refused(log: Path, capsys: Capture) -> None:
-    said = complaint(capsys, "explain", str(log.parent), "--pattern", ROW)
+    said = refused(capsys, "explain", str(log.parent), "--pattern", ROW)
     assert said == f"--pattern reads a file, but {log.parent} is a directory"
 
 
@@ -70,7 +64,7 @@ def test_compare_by_letter(log: Path, tmp_path: Path, capsys: Capture) -> None:
     assert [(pair["median_ms"]["a"], pair["median_ms"]["b"]) for pair in pairs] == [(101.0, 201.0), (101.0, 50.0)]
     assert main(["compare", "--json", str(log), str(log), "--pattern", ROW]) == 0
     assert json.loads(capsys.readouterr().out)["median_ms"]["ratio"] == 1.0
-    said = complaint(capsys, "compare", str(log), str(log), "--pattern", ROW, "--pattern", f"C={ROW}")
+    said = refused(capsys, "compare", str(log), str(log), "--pattern", ROW, "--pattern", f"C={ROW}")
     assert said == "C: no such run; the runs are A, B"
 
 
@@ -80,12 +74,12 @@ def test_gate(log: Path, tmp_path: Path, capsys: Capture) -> None:
     assert main(["gate", str(slower), str(log), "--slower", "5%", "--pattern", ROW]) == 1
     assert main(["gate", str(log), str(slower), "--slower", "5%", "--pattern", ROW]) == 0
     assert "not slower" in capsys.readouterr().out
-    assert complaint(capsys, "gate", str(log), str(log), "--slower=5%", "--pattern", "(").startswith("--pattern (: ")
+    assert refused(capsys, "gate", str(log), str(log), "--slower=5%", "--pattern", "(").startswith("--pattern (: ")
 
 
 @pytest.mark.parametrize("language", ["en", "de", "fr", "es"])
 def test_the_offer_is_taken_as_it_is_printed(log: Path, language: str, capsys: Capture) -> None:
-    said = complaint(capsys, "explain", str(log), "--lang", language)
+    said = refused(capsys, "explain", str(log), "--lang", language)
     offered = shlex.split(said[said.index("--pattern") :])
     assert main(["explain", str(log), *offered, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["step"]["median_ms"] == 101.0

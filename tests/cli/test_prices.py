@@ -10,6 +10,7 @@ import pytest
 from nanopace.cli.main import main
 
 from .conftest import training
+from .refused import refused
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -43,20 +44,15 @@ def commands(log: str) -> list[list[str]]:
 def test_bad_input_is_one_line(
     log: str, which: int, flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*commands(log)[which], *flags]) == 2
-    captured = capsys.readouterr()
-    assert captured.err == f"nanopace: {said}\n"
-    assert captured.out == ""
+    assert refused(capsys, *commands(log)[which], *flags) == said
 
 
 def test_an_empty_price_is_a_slip(log: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", log, "--price="]) == 2
-    assert "--price: must not be empty" in capsys.readouterr().err
+    assert "--price: must not be empty" in refused(capsys, "explain", log, "--price=")
 
 
 def test_a_letter_or_a_card_that_is_not_there(log: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", log, log, "--price=C=1"]) == 2
-    assert "C: no such run; the runs are A, B" in capsys.readouterr().err
+    assert "C: no such run; the runs are A, B" in refused(capsys, "compare", log, log, "--price=C=1")
     assert main(["recommend", "--gpu=4070", "--price=4090=1"]) == 2
     assert "--price 4090=1: no such card in --gpu; there are 4070" in capsys.readouterr().err
 

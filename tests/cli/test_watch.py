@@ -22,6 +22,7 @@ from nanopace.cli.main import main
 from nanopace.live.printer import PREFIX
 
 from .conftest import HEADER, WriteLog, training, unmeasured
+from .refused import refused
 
 pytestmark = pytest.mark.slow
 
@@ -336,7 +337,4 @@ def _on_terminal(command: str, until: str) -> Iterator[str]:
 )
 def test_mistakes(here: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "packed.log.gz").write_bytes(b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03")
-    assert main(arguments) == 2
-    err = capsys.readouterr().err
-    assert err.startswith(f"nanopace: {said}")
-    assert err.count("\n") == 1
+    assert refused(capsys, *arguments).startswith(said)

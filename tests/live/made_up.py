@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from nanopace.live.comments import Comment
 from nanopace.live.passthrough import Piece
@@ -57,15 +57,19 @@ def rows(
 class Heard:
     """A watcher, and what it printed."""
 
-    def __init__(self, *, header: str = HEADER, live: bool = True, gpu: str | None = None, **more: float) -> None:
+    def __init__(
+        self, *parts: Iterable[str], header: str = HEADER, live: bool = True, gpu: str | None = None, **more: float
+    ) -> None:
+        """`parts`: lines after the header."""
         self.said: list[Comment] = []
         self.now = 1000.0
         self.watcher = Watcher(
             "train.log", words(), self.said.append, lambda run: complete(run, None, None, gpu), **more
         )
-        self.lines(header.splitlines(), live=live)
+        for part in (header.splitlines(), *parts):
+            self.lines(part, live=live)
 
-    def lines(self, lines: Iterator[str] | list[str], *, each_s: float = 0.1, live: bool = True) -> None:
+    def lines(self, lines: Iterable[str], *, each_s: float = 0.1, live: bool = True) -> None:
         """Each line by itself, a moment after the previous one."""
         for line in lines:
             self.now += each_s
@@ -85,3 +89,10 @@ class Heard:
     @property
     def texts(self) -> list[str]:
         return [each.text.replace("\u00a0", " ") for each in self.said]
+
+
+class Deaf:
+    """Receives everything and does nothing."""
+
+    def __getattr__(self, _: str) -> Callable[..., None]:
+        return lambda *_: None

@@ -18,17 +18,15 @@ from .made_up import HEADER, Heard, rows
 @pytest.fixture(scope="module")
 def comments() -> list[str]:
     """Comments of every kind."""
-    heard = Heard(gpu="4090", silent_s=5.0)
-    heard.lines(rows(0, 80, took={30: 30_000.0, 40: 300.0}, losses={50: "nan", 60: "19.0"}))
-    heard.lines(rows(80, 140, ms=130.0))
+    odd = rows(0, 80, took={30: 30_000.0, 40: 300.0}, losses={50: "nan", 60: "19.0"})
+    heard = Heard(odd, rows(80, 140, ms=130.0), gpu="4090", silent_s=5.0)
     heard.wait(10)
     heard.lines(["Resuming training from out", *rows(100, 190)])
     heard.lines(["Traceback (most recent call last):", "CUDA out of memory."])
     heard.watcher.finish(Close(closed=True, left_out=7, path="train.log"))
     strange = Heard(header="")
     strange.watcher.finish(Close(closed=True))
-    short = Heard(header=HEADER)
-    short.lines(rows(0, 100))
+    short = Heard(rows(0, 100), header=HEADER)
     short.watcher.finish(Close(closed=True))
     said = {re.sub(r"[\d.,]+", "N", text): text for text in [*heard.texts, *strange.texts, *short.texts]}
     assert len(said) > 20

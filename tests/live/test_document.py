@@ -17,6 +17,8 @@ from nanopace.live.watcher import Watcher
 from nanopace.sources.infer.infer import complete
 from nanopace.wording.catalog import words
 
+from .made_up import Deaf
+
 
 def write(path: Path, entries: int, *, first: int = 0, loss: float = 3.0, max_steps: int = 1000) -> None:
     path.parent.mkdir(exist_ok=True)
@@ -107,14 +109,9 @@ def test_reading_takes_a_tenth_of_the_time_at_most(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(module, "open_runs", slowly)
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
     path = tmp_path / "trainer_state.json"
-    document = Document(lambda: str(path), Deaf(), lambda _: None)  # type: ignore[arg-type]
+    document = Document(lambda: str(path), Deaf(), lambda _: None)
     for entries in range(10, 210):
         write(path, entries)
         clock[0] += 1.0
         document.look(clock[0])
     assert 4 <= len(readings) <= clock[0] / 50 + 1
-
-
-class Deaf:
-    def __getattr__(self, _: str) -> object:
-        return lambda *_: None

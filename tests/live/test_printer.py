@@ -119,21 +119,13 @@ def test_a_comment_cannot_move_the_cursor(piped: tuple[Printer, Callable[[], byt
 class Terminal:
     """A printer on a terminal of 60 columns, and what it shows."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, color: bool = False) -> None:
         self._ours, theirs = pty.openpty()
         tty.setraw(theirs)
+        termios.tcsetwinsize(theirs, (24, 60))
         os.set_blocking(self._ours, False)
-        self._theirs = theirs
-        self._set_size(24, 60)
         self._received = b""
-        self.printer = Printer(theirs, terminal=True, color=False, encoding="utf-8")
-
-    def _set_size(self, rows: int, columns: int) -> None:
-        import fcntl
-        import struct
-        import termios
-
-        fcntl.ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.printer = Printer(theirs, terminal=True, color=color, encoding="utf-8")
 
     def received(self) -> bytes:
         with suppress(BlockingIOError):
@@ -173,21 +165,14 @@ def test_where_the_cursor_is_unknown_nothing_is_drawn(tail: bytes) -> None:
 
 def test_a_long_comment_is_wrapped_at_words_on_a_terminal() -> None:
     """A terminal would break it inside a word. Every line of it is a comment."""
-    ours, theirs = pty.openpty()
-    tty.setraw(theirs)
-    termios.tcsetwinsize(theirs, (24, 60))
-    printer = Printer(theirs, terminal=True, color=True, encoding="utf-8")
-    printer.comment(
+    terminal = Terminal(color=True)
+    terminal.printer.comment(
         "iteration 100 took 5.79\u00a0s: an evaluation (5.13\u00a0s) and a checkpoint (0.49\u00a0s), 3% of it"
     )
-    printer.comment("short", "alert")
-    read = b""
-    while b"short" not in read:  # a terminal hands on what it has so far
-        read += os.read(ours, 1 << 16)
-    shown = Screen(read.decode()).lines
-    os.close(theirs)
-    os.close(ours)
-    assert shown == [
+    terminal.printer.comment("short", "alert")
+    while b"short" not in terminal.received():  # it hands on what it has so far
+        pass
+    assert terminal.lines == [
         "# nanopace: iteration 100 took 5.79 s: an evaluation",
         "#   (5.13 s) and a checkpoint (0.49 s), 3% of it",
         "# nanopace: short",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from nanopace.diagnosis.diagnose import diagnose
@@ -14,7 +12,7 @@ from nanopace.sources.formats.table import LEDGER, NANOGPT
 from nanopace.sources.log_format import LogFormat
 
 from ..sources.ledgers import documented_example
-from .made_up import HEADER, rows
+from .made_up import HEADER, Deaf, rows
 
 
 def read(format: LogFormat, lines: list[str], *, look: bool = False) -> list[Run]:
@@ -59,13 +57,6 @@ def test_each_look_is_what_the_log_says_so_far_and_stays_that() -> None:
         assert (seen.rows, seen.evaluations, seen.checkpoints, seen.restarts, seen.facts, seen.ending) == (
             *(whole.rows, whole.evaluations, whole.checkpoints, whole.restarts, whole.facts, whole.ending),
         )
-
-
-class Deaf:
-    """Receives everything and does nothing."""
-
-    def __getattr__(self, _: str) -> Callable[..., None]:
-        return lambda *_: None
 
 
 def test_rows_are_folded_where_it_is_asked_and_no_time_is_lost() -> None:

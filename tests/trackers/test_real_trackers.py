@@ -12,7 +12,7 @@ import pytest
 
 from nanopace import open_run
 from nanopace.errors import UsageError
-from nanopace.trackers.tracker import TRACKERS, make_tracker
+from nanopace.trackers.libraries import TRACKERS, make_tracker
 
 TINY = ["--dataset=python", "--device=cpu", "--max_iters=20", "--eval_interval=10", "--eval_iters=1", "--n_layer=1"]
 TINY += ["--n_embd=16", "--n_head=2", "--block_size=16", "--batch_size=2", "--gradient_accumulation_steps=1"]
@@ -61,7 +61,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "no more figures" not in done.stdout
+    assert "continues without it" not in done.stdout
     assert list(room.glob("wandb/offline-run-*/*.wandb"))
     return room
 

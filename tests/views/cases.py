@@ -6,6 +6,7 @@ import dataclasses
 import io
 import math
 import unicodedata
+from typing import Any
 
 from nanopace.diagnosis.comparison import AtFlops, AtTime, AtTokens, Change, Comparison, Decomposition, PairOf, Settling
 from nanopace.diagnosis.result import (
@@ -205,23 +206,35 @@ def case_2() -> Comparison:
     )
 
 
-def explain(
-    language: str = "en", width: int = 80, *, color: bool = False, verbose: bool = False, **changes: object
+def bare(run: Diagnosis) -> Diagnosis:
+    """The same run, of which nothing is known that may be unknown."""
+    parts = ("source", "evaluations", "checkpoints", "wall", "ahead", "throughput", "mfu", "model", "loss", "step")
+    unknown = {
+        name: dataclasses.replace(
+            getattr(run, name),
+            **{field.name: None for field in dataclasses.fields(getattr(run, name)) if "None" in str(field.type)},
+        )
+        for name in parts
+    }
+    return dataclasses.replace(run, **unknown, startup=None, slow_rows=(), findings=(), facts={}, curves=Curves())
+
+
+def printed(
+    *results: Diagnosis | Comparison, lang: str = "en", width: int = 80, color: bool = False, verbose: bool = False
 ) -> str:
+    """What the terminal shows of runs, or of pairs."""
     out = io.StringIO()
-    run = dataclasses.replace(case_1(), **changes)  # type: ignore[arg-type]
-    print_report([run], words(language), out=out, width=width, color=color, verbose=verbose)
+    print_report(results, words(lang), out=out, width=width, color=color, verbose=verbose)  # type: ignore[arg-type]
     return out.getvalue()
 
 
-def contrast(language: str = "en", width: int = 80, *, runs: int = 2, verbose: bool = False) -> str:
-    out = io.StringIO()
-    print_report([case_2()] * (runs - 1), words(language), out=out, width=width, color=False, verbose=verbose)
-    return out.getvalue()
+def explain(lang: str = "en", width: int = 80, *, color: bool = False, verbose: bool = False, **changes: Any) -> str:
+    return printed(dataclasses.replace(case_1(), **changes), lang=lang, width=width, color=color, verbose=verbose)
+
+
+def contrast(lang: str = "en", width: int = 80, *, runs: int = 2, verbose: bool = False) -> str:
+    return printed(*[case_2()] * (runs - 1), lang=lang, width=width, verbose=verbose)
 
 
 def columns(line: str) -> int:
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
-
-
-# --- what it says ----------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,10 @@ from nanopace.views.amounts import in_column
 from nanopace.views.cost import cost_line
 from nanopace.views.key_figures import key_figures
 from nanopace.views.report import Report
-from nanopace.views.terminal.report import print_report
 from nanopace.wording.catalog import words
 from nanopace.wording.numbers import LANGUAGES
 
-from .cases import case_1
+from .cases import case_1, printed
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 EUROS = Prices(0.36, currency="EUR")
@@ -48,9 +46,7 @@ def of_example() -> Diagnosis:
 
 
 def said(diagnosis: Diagnosis, lang: str = "en", width: int = 80) -> str:
-    out = io.StringIO()
-    print_report([diagnosis], words(lang), out=out, width=width, color=False)
-    return out.getvalue().replace("\u00a0", " ")
+    return printed(diagnosis, lang=lang, width=width).replace("\u00a0", " ")
 
 
 def line(diagnosis: Diagnosis, lang: str = "en") -> str:

@@ -10,9 +10,7 @@ import pytest
 
 from nanopace import diagnose, open_run, render
 from nanopace.diagnosis.codes import FINDINGS
-from nanopace.diagnosis.result import (
-    Finding,
-)
+from nanopace.diagnosis.result import Finding
 from nanopace.wording.catalog import words
 from nanopace.wording.numbers import LANGUAGES
 
@@ -59,7 +57,7 @@ def test_what_saves_little_is_not_in_the_headline() -> None:
 
     assert "Try: Save less often" in said(59.0, 0.02)
     assert "Try: Save less often" in said(61.0, 0.001)
-    assert "Do:" not in said(59.0, 0.009)
+    assert "Try:" not in said(59.0, 0.009)
     assert "Try: Turn on compile" in headline(
         findings=(
             Finding("save_less_often", {"checkpoints": 9, "to_checkpoints": 5}, 9.0, 0.001, True),
@@ -73,8 +71,6 @@ def test_a_loss_that_is_gone_leaves_nothing_else_to_say() -> None:
     said = headline(mfu=mfu, findings=(Finding("loss_diverged", {"iteration": 3010}),))
     assert "The loss diverged at iteration 3,010." in said
     assert "GPU:" not in said
-    assert "Do:" not in said
-    assert "Nothing is worth changing" not in said
 
 
 @pytest.mark.parametrize(
@@ -94,32 +90,11 @@ def slow_down(code: str, iteration: int, lost_s: float) -> Finding:
 
 def test_of_several_slow_downs_the_headline_names_the_gravest() -> None:
     small, grave = slow_down("level_shift", 5000, 90.0), slow_down("level_shift", 9000, 900.0)
-    assert "From iteration 9,000 on" in headline(
-        findings=(
-            small,
-            grave,
-        )
-    )
-    assert "From iteration 5,000 on" not in headline(
-        findings=(
-            small,
-            grave,
-        )
-    )
+    assert "From iteration 9,000 on" in headline(findings=(small, grave))
+    assert "From iteration 5,000 on" not in headline(findings=(small, grave))
     spill = slow_down("memory_spill", 7000, 300.0)
-    assert "From iteration 9,000 on" in headline(
-        findings=(
-            spill,
-            small,
-            grave,
-        )
-    )
-    assert "From iteration 7,000 on" in headline(
-        findings=(
-            spill,
-            small,
-        )
-    )
+    assert "From iteration 9,000 on" in headline(findings=(spill, small, grave))
+    assert "From iteration 7,000 on" in headline(findings=(spill, small))
 
 
 def test_what_cost_little_or_made_steps_faster_is_no_alarm() -> None:
@@ -134,12 +109,7 @@ def test_steps_that_became_slower_are_an_alarm() -> None:
 
 
 def test_a_loss_that_diverged_comes_before_any_slow_down() -> None:
-    text = headline(
-        findings=(
-            slow_down("level_shift", 5000, 900.0),
-            Finding("loss_diverged", {"iteration": 8000}),
-        )
-    )
+    text = headline(findings=(slow_down("level_shift", 5000, 900.0), Finding("loss_diverged", {"iteration": 8000})))
     assert "diverged" in text
     assert "From iteration" not in text
 

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from nanopace.wording.catalog import Words
 
 
-def report_page(
-    results: Sequence[Diagnosis] | Sequence[Comparison], words: Words, command_line: Sequence[str] | None
-) -> str:
+def report_page(results: Sequence[Diagnosis] | Sequence[Comparison], words: Words, command_line: Sequence[str]) -> str:
     """The page for the results of `explain` or `compare`, with its date and the command that made it."""
     import shlex
     from datetime import datetime
@@ -26,10 +24,8 @@ def report_page(
     from nanopace.views.page.page import Made, compare_page, explain_page
 
     now = datetime.now().astimezone()
-    made = None
-    if command_line is not None:
-        command = shlex.join(["nanopace", *command_line])
-        made = Made(now.isoformat(timespec="seconds"), f"{now:%Y-%m-%d %H:%M}", command)
+    command = shlex.join(["nanopace", *command_line])
+    made = Made(now.isoformat(timespec="seconds"), f"{now:%Y-%m-%d %H:%M}", command)
     diagnoses = [each for each in results if isinstance(each, Diagnosis)]
     if diagnoses:
         return explain_page(diagnoses, words, made)

@@ -79,7 +79,6 @@ def speak(translate: Translate) -> None:
 
 
 def translate_help(parser: argparse.ArgumentParser, translate: Translate) -> None:
-    """Translate all texts of its --help."""
     parser.description = _said(parser.description, translate)
     parser.epilog = _said(parser.epilog, translate)
     if parser.usage is not None:  # its lines begin below each other

@@ -28,6 +28,7 @@ from nanopace.cli.ordered_flags import spelled_out
 from nanopace.cli.streams import drop_what_is_lost, guard, lost_answer
 from nanopace.errors import NanopaceError, UsageError
 from nanopace.spelling import nearest
+from nanopace.version import __version__
 
 COMMANDS: Mapping[str, str] = {
     "explain": "explain the slow iterations in a training log: the cause, the cost, and what to change",
@@ -193,7 +194,7 @@ def make_top_parser(translate: Translate = str) -> Parser:
     parser.usage = "nanopace [--lang LANG] COMMAND ..."
     parser.epilog = f"commands:\n{listed}\n\nFor more, run: nanopace COMMAND --help"
     parser.add_argument(
-        "--version", action="version", version=f"nanopace {_version()}", help="print the version and exit"
+        "--version", action="version", version=f"nanopace {__version__}", help="print the version and exit"
     )
     parser.add_argument("--lang", metavar="LANG", help=LANGUAGE_HELP)
     parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
@@ -201,12 +202,6 @@ def make_top_parser(translate: Translate = str) -> Parser:
     parser.may_be_empty = frozenset(("rest",))  # the command's own parser checks it
     translate_help(parser, translate)
     return parser
-
-
-def _version() -> str:
-    from nanopace.version import __version__
-
-    return __version__
 
 
 def _no_such_command(word: str) -> UsageError:

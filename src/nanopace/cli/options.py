@@ -37,6 +37,18 @@ def add_language(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--lang", metavar="LANG", help=LANGUAGE_HELP)
 
 
+def add_facts(parser: argparse.ArgumentParser, knob: str, card: str | None = None) -> None:
+    """Flags for what the log of a run does not say. `knob`: an example; `card`: what it does, if it may be named."""
+    group = parser.add_argument_group("facts missing from the log")
+    group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file (read, never executed)")
+    group.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help=f"set a knob, such as {knob}")
+    if card is not None:
+        group.add_argument(
+            "--gpu", metavar="NAME", help=f'the card {card}, such as "4070" or "2x 4090" (see nanopace cards)'
+        )
+        add_pattern(group)
+
+
 def add_pattern(parser: argparse._ActionsContainer, metavar: str = "REGEX") -> None:
     """For logs in an unknown format."""
     parser.add_argument(
@@ -104,6 +116,18 @@ def writer_of(args: argparse.Namespace) -> TerminalWriter:
     return TerminalWriter(sys.stdout, args.width, False if args.no_color else None)
 
 
+def print_found(args: argparse.Namespace, found: object, write: Callable[[TerminalWriter], None]) -> None:
+    """Print a record as JSON, or let `write` report on it."""
+    if args.json:
+        from nanopace.views.json import object_json
+
+        sys.stdout.write(object_json(found))
+        return
+    writer = writer_of(args)
+    write(writer)
+    writer.finish()
+
+
 def words_of(args: argparse.Namespace) -> Words:
     """The language of --lang, else of the locale."""
     from nanopace.wording.catalog import words
@@ -119,7 +143,6 @@ def check_output(args: argparse.Namespace) -> None:
 
 
 def show(results: Sequence[Diagnosis] | Sequence[Comparison], args: argparse.Namespace, words: Words) -> None:
-    """Show the answer according to the flags."""
     if args.html is not None or args.open:
         show_page(results, args, words)
     if args.json:
@@ -127,10 +150,27 @@ def show(results: Sequence[Diagnosis] | Sequence[Comparison], args: argparse.Nam
 
         sys.stdout.write(render(results, format="json"))
     elif args.html is None and not args.open:
-        from nanopace.views.terminal.report import print_report
+        _print(results, args, words)
 
-        color = False if args.no_color else None
-        print_report(results, words, out=sys.stdout, verbose=args.verbose, width=args.width, color=color)
+
+def _print(
+    results: Sequence[Diagnosis] | Sequence[Comparison],
+    args: argparse.Namespace,
+    words: Words,
+    *,
+    only_answer: bool = False,
+) -> None:
+    from nanopace.views.terminal.report import print_report
+
+    print_report(
+        results,
+        words,
+        out=sys.stdout,
+        verbose=args.verbose,
+        width=args.width,
+        color=False if args.no_color else None,
+        only_answer=only_answer,
+    )
 
 
 def show_page(results: Sequence[Diagnosis] | Sequence[Comparison], args: argparse.Namespace, words: Words) -> None:
@@ -138,17 +178,12 @@ def show_page(results: Sequence[Diagnosis] | Sequence[Comparison], args: argpars
     from nanopace.wording.printable import clean
 
     path = temporary_target() if args.html is None else args.html
-    write_page(path, report_page(results, words, getattr(args, "command_line", None)))
+    write_page(path, report_page(results, words, args.command_line))
     written = clean(words.text("Wrote {path}.", path=path))
     if args.json:
         print(written, file=sys.stderr)
     elif os.path.isfile(path):  # not /dev/stdout or a pipe: its reader wants only the page
-        from nanopace.views.terminal.answer import write_answer
-
-        writer = writer_of(args)
-        write_answer(results, words, writer)
-        writer.blank()
-        writer.finish()
-        print(written)  # on one line, however long
+        _print(results, args, words, only_answer=True)
+        print("\n" + written)  # on one line, however long
     if args.open and not open_in_browser(path):
         print(clean(words.text("No browser could be opened. Open {path} yourself.", path=path)), file=sys.stderr)

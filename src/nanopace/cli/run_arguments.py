@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO
 
+from nanopace.cli.display.progress_bar import WithBar, bar_of_bytes
 from nanopace.errors import InputError, NotALog, UsageError
 from nanopace.record import Record
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-    from rich.progress import TaskID
-
     from nanopace.literals import Value
     from nanopace.run import Run, Stage
     from nanopace.sources.opening import Progress
@@ -45,6 +44,14 @@ class Settings(Record):
             from nanopace.hardware.cards import find_cards, split_count
 
             find_cards(split_count(self.gpu)[1])
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """What the flags of a command add, as far as it has them."""
+    gpu, patterns = getattr(args, "gpu", None), getattr(args, "pattern", ())
+    settings = Settings(args.config, dict(map(override, args.set)), gpu, tuple(patterns))
+    settings.check()
+    return settings
 
 
 def override(text: str) -> tuple[str, Value]:
@@ -120,32 +127,22 @@ def of_stage(runs: Sequence[Run], stage: Stage | None, source: str) -> list[Run]
     return found
 
 
-class _Bar:
+class _Bar(WithBar):
     """Speed and time left on stderr, for a log that takes a while; nothing if stderr is not a terminal."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._wanted = sys.stderr.isatty()
-        self._shown: tuple[Bar, TaskID] | None = None
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._shown is not None:
-            self._shown[0].stop()
 
     def update(self, done: int, total: int | None) -> None:
         if not self._wanted or max(done, total or 0) < _WORTH_A_BAR:
             return
-        if self._shown is None:
+        if self._bar is None or self._task is None:
             from rich.markup import escape
 
-            from nanopace.cli.display.progress_bar import bar_of_bytes  # a short log does not need it
             from nanopace.wording.printable import clean
 
-            progress = bar_of_bytes()
-            self._shown = progress, progress.add_task(escape(clean(os.path.basename(self._name))))
-            progress.start()
-        progress, task = self._shown
-        progress.update(task, completed=done, total=total)
+            self._bar = bar_of_bytes()
+            self._task = self._bar.add_task(escape(clean(os.path.basename(self._name))))
+            self._bar.start()
+        self._bar.update(self._task, completed=done, total=total)

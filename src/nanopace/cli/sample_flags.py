@@ -103,8 +103,7 @@ def find_weights(args: argparse.Namespace) -> Path:
         return find_model(args.init_from, args.download)
     if not os.path.exists(args.out_dir):
         raise UsageError(
-            "--out_dir={out_dir}: no such directory; name the out_dir of a run, or a model",
-            out_dir=args.out_dir,
+            "--out_dir={out_dir}: no such directory; name the out_dir of a run, or a model", out_dir=args.out_dir
         )
     return Path(args.out_dir)
 

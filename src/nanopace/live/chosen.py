@@ -19,9 +19,7 @@ _SEARCH_S = 1.0  # for a log in a directory that has none yet
 def chosen(path: str, words: Words, tell: Callable[[str], None]) -> str:
     """The file to watch; for a directory, the log that was written last, as soon as there is one."""
     if not os.path.exists(path):
-        if not os.path.isdir(os.path.dirname(path.rstrip("/")) or "."):
-            raise InputError("{path}: no such file", path=path)
-        tell(words.text("{path}: does not exist yet; waiting for it", path=path))
+        announce(path, words, tell)
         while not os.path.exists(path):
             time.sleep(_LOOK_S)
     if os.path.isdir(path):
@@ -41,6 +39,13 @@ def chosen(path: str, words: Words, tell: Callable[[str], None]) -> str:
     except OSError as error:
         raise InputError("{path}: cannot be read: {reason}", path=path, reason=reason_of(error)) from None
     return path
+
+
+def announce(path: str, words: Words, tell: Callable[[str], None]) -> None:
+    """Tell that a path does not exist yet; one that never can is an error."""
+    if not os.path.isdir(os.path.dirname(path.rstrip("/")) or "."):
+        raise InputError("{path}: no such file", path=path)
+    tell(words.text("{path}: does not exist yet; waiting for it", path=path))
 
 
 def newest(directory: str, fits: Callable[[str], bool] = lambda _: True) -> str | None:

@@ -6,20 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nanopace.diagnosis.result import Diagnosis
-from nanopace.live.comments import Comment, Event
+from nanopace.live.comments import Comment
 from nanopace.run import Ending
 from nanopace.views.report import Report
 from nanopace.views.summary import summary
 from nanopace.wording.catalog import Words
 
 _OF_A_PART = 2  # lines of a summary that hold even if lines are missing: what it is, and the step time
-_SENTENCES: dict[Ending, str] = {
-    "out_of_memory": "ended_out_of_memory",
-    "diverged": "ended_diverged",
-    "corrupted": "ended_corrupted",
-    "error": "ended_error",
-    "interrupted": "ended_interrupted",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +50,17 @@ def last_words(diagnosis: Diagnosis, close: Close, words: Words, told: Ending | 
     if close.path is not None:
         yield Comment(words.text("For more: nanopace explain {path}", path=close.path))
     ending = diagnosis.source.ending
-    if close.closed and not (ending in _SENTENCES and ending == told):
+    if close.closed and (ending in (None, "finished") or ending != told):
         yield _end(diagnosis, close.exit_code, words)
 
 
 def of_ending(ending: Ending | None, last: int, words: Words, *, elsewhere: bool) -> Comment | None:
     """The comment for an ending worth an alert, as the log reports it; `elsewhere`: the trainer does not use nanoGPT's
     knobs."""
-    if ending is None or ending not in _SENTENCES:
+    if ending is None or ending == "finished":
         return None
-    event: Event = ending if ending != "finished" else "ended"
     numbers = {"last_iteration": last, "elsewhere": elsewhere and ending == "out_of_memory"}
-    return Comment(words.finding(_SENTENCES[ending], numbers), event, last)
+    return Comment(words.finding(f"ended_{ending}", numbers), ending, last)
 
 
 def _end(diagnosis: Diagnosis, exit_code: int | None, words: Words) -> Comment:

@@ -154,7 +154,6 @@ def split_command(command: str) -> list[str]:
 
 
 def environment_of(message: Message, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a program, with the message."""
     told = {
         "NANOPACE_EVENT": message.event,
         "NANOPACE_MESSAGE": message.text,

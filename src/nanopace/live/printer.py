@@ -43,7 +43,6 @@ class Printer:
         self.failure: str | None = None  # why the output accepts nothing any more
 
     def pass_on(self, data: bytes) -> None:
-        """Pass on bytes from the trainer."""
         if not data:
             return
         with self._lock:

@@ -90,7 +90,6 @@ class LiveReader:
         return "" if self._detector.format is None else self._detector.format.trainer
 
     def finish(self) -> None:
-        """No more lines."""
         if self._reader is None:
             if not self._detector.has_row:
                 self._look_again()

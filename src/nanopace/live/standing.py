@@ -61,7 +61,6 @@ class Standing:
         return self.diagnosis is not None and self.diagnosis.source.ending == "finished"
 
     def is_due(self, now: float) -> bool:
-        """Whether a new diagnosis is due."""
         return self.news and now >= self._next_s
 
     def diagnose(self, now: float, fewest: int = 1) -> Run | None:

@@ -79,7 +79,6 @@ class Status:
 
 
 def status_line(status: Status, words: Words) -> str:
-    """Everything in one line."""
     return ", ".join([_at(status, words), *_how_far(status, words), *_speed(status, words), *_next(status, words)])
 
 

@@ -132,7 +132,6 @@ class Watcher:
     # --- what is said ------------------------------------------------------------------------------------------------
 
     def footer(self, width: int) -> list[str]:
-        """Lines for the bottom of a terminal."""
         status = self._status()
         return [] if status is None else footer(status, self._losses, self._words, width)
 
@@ -147,7 +146,6 @@ class Watcher:
         return self._standing.is_finished and not self._standing.news and self._silence.lasts_s(self._now) >= AT_REST_S
 
     def finish(self, close: Close) -> None:
-        """Write the final comments."""
         self._live = True
         try:
             self._reader.finish()

@@ -31,10 +31,7 @@ _PATTERNS: tuple[tuple[Class, str], ...] = (
     ("embedding", r"embed|index_select|indexing_backward|gather|scatter|index_put|index_elementwise"),
     ("copies", r"^mem(?:cpy|set)|copy_kernel|CatArray|transpose|permute|copy_device"),
     ("reductions", r"reduce_kernel|triton_(?:red|per)_|_reduce|cub::|norm_kernel|LpNorm"),
-    (
-        "elementwise",
-        r"elementwise|triton_poi_|gelu|relu|silu|rope|rotary|dropout|distribution|fill|unary|binary|_fold",
-    ),
+    ("elementwise", r"elementwise|triton_poi_|gelu|relu|silu|rope|rotary|dropout|distribution|fill|unary|binary|_fold"),
 )
 _CLASSES = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _PATTERNS)
 

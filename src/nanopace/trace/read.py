@@ -30,8 +30,6 @@ class Work(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """The contents of one file."""
-
     name: str
     devices: Mapping[int, str]  # names of the GPUs, by index
     work: Mapping[int, list[Work]]  # by GPU, sorted by start

@@ -21,8 +21,6 @@ MOST_NAMES = 3  # kernels to show for each class
 
 @dataclass(frozen=True, slots=True)
 class KernelClass:
-    """All kernels of a class."""
-
     name: Class
     busy_ms: float  # sum; if streams overlap, more than the wall clock
     share: float  # of the time of all kernels
@@ -56,7 +54,6 @@ class TraceSummary:
 
 
 def summarise(trace: Trace) -> list[TraceSummary]:
-    """A summary for each GPU that did any work."""
     return [_of_gpu(trace, device, work) for device, work in sorted(trace.work.items())]
 
 

@@ -1,5 +1,5 @@
 """Sends figures to W&B, TensorBoard, Trackio and MLflow.
 
-Each tool has a module that deals only with its library. The trainer sends figures during training (through sending.py,
-which cannot stop it); `nanopace export` sends a finished run.
+Each tool has a class in libraries.py. The trainer sends figures during training (through sending.py, which cannot stop
+it); `nanopace export` sends a finished run.
 """

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from queue import Empty, Full, Queue
 from threading import Thread
-from typing import NamedTuple
 
 from nanopace.errors import Message
 from nanopace.trackers.tracker import Heading, Tracker
@@ -14,17 +13,12 @@ MOST_WAITING = 10_000  # steps' figures that may wait; any more are dropped
 PATIENCE_S = 30.0  # how long to wait at the end of a run
 
 
-class _Figures(NamedTuple):
-    step: int
-    figures: Mapping[str, float]
-
-
 class Sending:
     """One tracker, opened and fed in the background. `say` is called with messages for the user."""
 
     def __init__(self, name: str, tracker: Tracker, heading: Heading, say: Callable[[str], None]) -> None:
         self._name, self._tracker, self._heading, self._say = name, tracker, heading, say
-        self._waiting: Queue[_Figures | None] = Queue(MOST_WAITING)
+        self._waiting: Queue[tuple[int, Mapping[str, float]] | None] = Queue(MOST_WAITING)
         self._left_out = 0
         self._said: Queue[str] = Queue()
         self._thread = Thread(target=self._send_all, name=f"tracker {name}", daemon=True)
@@ -36,7 +30,7 @@ class Sending:
         if not self._thread.is_alive():
             return
         try:
-            self._waiting.put_nowait(_Figures(step, figures))
+            self._waiting.put_nowait((step, figures))
         except Full:
             self._left_out += 1
 
@@ -72,7 +66,7 @@ class Sending:
             if said:
                 self._said.put(said)
             while (each := self._waiting.get()) is not None:
-                self._tracker.log(each.step, each.figures, None)
+                self._tracker.log(*each, None)
             self._tracker.close()
         except BaseException as error:  # someone else's library: even SystemExit has occurred
             reason = " ".join(str(error).split()) or type(error).__name__

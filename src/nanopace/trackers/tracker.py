@@ -1,22 +1,12 @@
-"""The interface of a tracker, and the list of all trackers."""
+"""The interface of a tracker."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol
 
-from nanopace.errors import UsageError
 from nanopace.literals import Value
-from nanopace.spelling import nearest
-
-TRACKERS: Mapping[str, str] = {
-    "wandb": "nanopace.trackers.to_wandb:ToWandb",
-    "tensorboard": "nanopace.trackers.to_tensorboard:ToTensorBoard",
-    "trackio": "nanopace.trackers.to_trackio:ToTrackio",
-    "mlflow": "nanopace.trackers.to_mlflow:ToMlflow",
-}
 
 
 class Heading(NamedTuple):
@@ -39,18 +29,3 @@ class Tracker(Protocol):
 
     def close(self) -> None:
         """Make sure that all figures are stored."""
-
-
-def make_tracker(name: str, flag: str) -> Tracker:
-    """The tracker called `name`, which `flag` asked for. A missing library is an error now, not during training."""
-    if name not in TRACKERS:
-        near = nearest(name, TRACKERS)
-        if near is not None:
-            raise UsageError("{flag}: unknown tracker; did you mean {near}?", flag=flag, near=near)
-        raise UsageError("{flag}: unknown tracker; choose from {known}", flag=flag, known=", ".join(TRACKERS))
-    try:
-        import_module(name)
-    except ImportError:
-        raise UsageError("{flag}: needs {name}: pip install {name}", flag=flag, name=name) from None
-    module, _, made = TRACKERS[name].partition(":")
-    return cast(Tracker, getattr(import_module(module), made)())

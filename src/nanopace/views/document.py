@@ -11,8 +11,6 @@ RUN_COLOURS = 6  # run-1 to run-6 in the page's palette; a seventh run starts ov
 
 
 class Cell(NamedTuple):
-    """A text and its style."""
-
     text: str
     style: str = ""  # in a terminal, such as "bold cyan"
     shade: str = ""  # a colour of the page's palette, shown next to the text

@@ -3,7 +3,7 @@ facts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from nanopace.diagnosis.result import Diagnosis, Finding, Loss, Mfu, Phases, SlowRow, Wall
 from nanopace.views.amounts import in_sentence
@@ -27,15 +27,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("pace_changes", "memory_spill", "level_shift", "level_shift_at_power_limit", "level_shift_at_nan"),
         *("level_shift_at_batch", "level_shift_at_restart", "slow_beginning", "cpu_pace"),
         *("level_shift_scheduled", "drift", "slower_as_scheduled", "slower_at_the_end", "faster_at_the_end"),
-        "straggler",
-        "micro_batch_reduced_at_start",
-        "micro_batch_reduced",
-        "micro_batch_reduced_in_evaluation",
-        "ended_out_of_memory",
-        "ended_diverged",
-        "ended_corrupted",
-        "ended_error",
-        "ended_interrupted",
+        *("straggler", "micro_batch_reduced_at_start", "micro_batch_reduced", "micro_batch_reduced_in_evaluation"),
+        *("ended_out_of_memory", "ended_diverged", "ended_corrupted", "ended_error", "ended_interrupted"),
     ),
     "slow": (
         *("evaluation_rows", "checkpoint_measured", "checkpoint_stamped", "checkpoint_within_scatter"),
@@ -59,40 +52,25 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("throttled_heat", "throttled_hardware", "throttled_power", "energy"),
     ),
     "loss": (
-        "loss_diverged",
-        "training_loss_course",
-        "skipped_steps",
-        "loss_spikes",
-        "overfitting",
-        "gap_grows",
-        "best_not_saved",
-        "core_metric",
-        "loss_noise",
-        "forecast",
-        "final_loss",
-        "forecast_withheld",
+        *("loss_diverged", "training_loss_course", "skipped_steps", "loss_spikes", "overfitting", "gap_grows"),
+        *("best_not_saved", "core_metric", "loss_noise", "forecast", "final_loss", "forecast_withheld"),
     ),
     "known": ("conflict", "untimed_sft", "untimed_rl", *READING),
 }
 
 # The facts behind the numbers in findings: a number is marked if one of its facts is inferred.
 RESTS_ON: Mapping[str, tuple[str, ...]] = {
-    "card": ("flops_per_token", "tokens_per_iteration"),
-    "card_low": ("flops_per_token", "tokens_per_iteration"),
-    "card_high": ("flops_per_token", "tokens_per_iteration"),
-    "computed_mfu": ("flops_per_token", "tokens_per_iteration"),
-    "achieved_tflops": ("flops_per_token", "tokens_per_iteration"),
-    "from_interval": ("eval_interval",),
-    "eval_interval": ("eval_interval",),
+    **dict.fromkeys(
+        ("card", "card_low", "card_high", "computed_mfu", "achieved_tflops"),
+        ("flops_per_token", "tokens_per_iteration"),
+    ),
+    **dict.fromkeys(("from_interval", "eval_interval"), ("eval_interval",)),
     "log_interval": ("log_interval",),
     "from_iters": ("eval_iters",),
 }
 
 # A slow row often has several causes. It is drawn as the first of these, the least common.
 CAUSES = ("restart", "compile", "stall", "periodic", "data", "checkpoint", "evaluation")
-
-MOST_NOTES = 8
-LONGEST_NOTE = 300  # characters
 
 _LONGEST_CHECKSUM, _SHORT_CHECKSUM = 16, 10  # characters
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
@@ -111,9 +89,7 @@ class Report:
         self._said: list[Finding] = []  # not by code: a run may have two level shifts
 
     def find(self, *codes: str) -> Finding | None:
-        """The first finding of these codes, in the order of the codes."""
-        found = {finding.code: finding for finding in reversed(self.diagnosis.findings)}
-        return next((found[code] for code in codes if code in found), None)
+        return first_of(self.diagnosis.findings, codes)
 
     def sentence(self, finding: Finding) -> str:
         """The sentence of a finding, which will not be shown again."""
@@ -160,6 +136,11 @@ class Report:
     def tilde(self, *facts: str) -> str:
         """The mark of a figure that depends on an inferred fact."""
         return tilde(self.diagnosis, *facts)
+
+
+def first_of(findings: Sequence[Finding], codes: Sequence[str]) -> Finding | None:
+    """The first finding of these codes, in the order of the codes."""
+    return next((each for code in codes for each in findings if each.code == code), None)
 
 
 def tilde(diagnosis: Diagnosis, *facts: str) -> str:
@@ -300,20 +281,6 @@ def made_of(row: SlowRow, words: Words, run: Diagnosis) -> str:
     if len(times) == 1:
         return f"{named_causes(row, words, run)} {next(iter(times.values()))}"
     return ", ".join(f"{cause_name(cause, words, run)} {time}" for cause, time in times.items())
-
-
-def notes(diagnosis: Diagnosis, words: Words) -> list[str]:
-    """The trainer's first notes, each with its iteration, and how many more there are."""
-    shown = [
-        f"{words.text('iteration {iteration}', iteration=note.iteration)}: {_cut_note(words.from_english(note.text))}"
-        for note in diagnosis.notes[:MOST_NOTES]
-    ]
-    left = len(diagnosis.notes) - len(shown)
-    return [*shown, words.plural("{n} more is in the JSON.", "{n} more are in the JSON.", left)] if left else shown
-
-
-def _cut_note(text: str) -> str:
-    return text if len(text) <= LONGEST_NOTE else f"{text[:LONGEST_NOTE]} …"
 
 
 def _parts_of_training(phases: Phases) -> dict[str, float]:

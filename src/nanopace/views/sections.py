@@ -16,7 +16,6 @@ from nanopace.views.report import (
     made_of,
     main_cause,
     named_causes,
-    notes,
     parts_of_phases,
     phase_name,
     seconds_by_phase,
@@ -25,6 +24,8 @@ from nanopace.views.summary import summary
 from nanopace.wording.catalog import Words
 
 MOST_SAMPLES = 20  # to show
+MOST_NOTES = 8
+LONGEST_NOTE = 300  # characters
 
 
 class Explained:
@@ -43,6 +44,7 @@ class Explained:
 def _wall(report: Report) -> Section:
     """Every second of the wall clock, by phase."""
     words, diagnosis, wall, bill = report.words, report.diagnosis, report.diagnosis.wall, report.diagnosis.bill
+    money = {} if bill is None else {each.phase: in_column(bill, each.used.money, words) for each in bill.phases}
     if wall.total_s is None:
         return Section("wall", words.text("Where the time went"), [])
     rows: list[Sequence[Text]] = []
@@ -53,13 +55,12 @@ def _wall(report: Report) -> Section:
         elif seconds:
             share = seconds / wall.total_s
             name = Cell(phase_name(diagnosis, phase, words), shade=phase, share=share)
-            rows.append((name, words.percent(share), words.duration(seconds), _money(diagnosis, phase, words)))
+            rows.append((name, words.percent(share), words.duration(seconds), money.get(phase, "")))
             for part, of_it in parts.get(phase, {}).items():
-                money = "" if bill is None else in_column(bill, bill.money_of(of_it), words)
-                rows.append(
-                    (f"– {words.part(part)}", words.percent(of_it / wall.total_s), words.duration(of_it), money)
-                )
-    head = ("", words.text("share"), words.text("time"), words.text("cost")) if _priced(diagnosis) else ()
+                cost = "" if bill is None else in_column(bill, bill.money_of(of_it), words)
+                rows.append((f"– {words.part(part)}", words.percent(of_it / wall.total_s), words.duration(of_it), cost))
+    priced = bill is not None and bill.so_far.money is not None
+    head = ("", words.text("share"), words.text("time"), words.text("cost")) if priced else ()
     blocks: list[str | Table] = [Table(rows, "lrrr", head)]
     if diagnosis.phases is not None and diagnosis.phases.checkpoint_background_s:
         beside = words.duration(diagnosis.phases.checkpoint_background_s)
@@ -67,18 +68,6 @@ def _wall(report: Report) -> Section:
     if diagnosis.evaluations.contains_checkpoint:
         blocks.append(words.text("The evaluation time here includes checkpoints."))
     return Section("wall", words.text("Where the time went"), blocks)
-
-
-def _priced(diagnosis: Diagnosis) -> bool:
-    return diagnosis.bill is not None and diagnosis.bill.so_far.money is not None
-
-
-def _money(diagnosis: Diagnosis, phase: str, words: Words) -> str:
-    """What a phase cost; empty without prices."""
-    if diagnosis.bill is None:
-        return ""
-    found = (each.used.money for each in diagnosis.bill.phases if each.phase == phase)
-    return in_column(diagnosis.bill, next(found, None), words)
 
 
 def _iteration_times(report: Report) -> Section:
@@ -143,9 +132,16 @@ def every_slow_row(rows: Sequence[SlowRow], words: Words, run: Diagnosis) -> Tab
 
 
 def _notes(report: Report) -> Section:
-    """What the trainer printed for the user while it trained."""
-    lines = [Line((line,), hanging=2) for line in notes(report.diagnosis, report.words)]
-    return Section("notes", report.words.text("Trainer messages"), lines)
+    """What the trainer printed for the user while it trained, each with its iteration, and how much more there is."""
+    words, notes = report.words, report.diagnosis.notes
+    lines = []
+    for note in notes[:MOST_NOTES]:
+        text = words.from_english(note.text)
+        text = text if len(text) <= LONGEST_NOTE else f"{text[:LONGEST_NOTE]} …"
+        lines.append(f"{words.text('iteration {iteration}', iteration=note.iteration)}: {text}")
+    if left := len(notes) - len(lines):
+        lines.append(words.plural("{n} more is in the JSON.", "{n} more are in the JSON.", left))
+    return Section("notes", words.text("Trainer messages"), [Line((line,), hanging=2) for line in lines])
 
 
 def _samples(report: Report) -> Section:

@@ -5,21 +5,13 @@ from __future__ import annotations
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.diagnosis.time.pace_findings import lost_s
 from nanopace.views.cost import cost_line
-from nanopace.views.report import READING, Report, card_range, span_of, total_time
+from nanopace.views.report import READING, Report, card_range, first_of, span_of, total_time
 
 SLOW_DOWNS = ("level_shift", "level_shift_at_restart", "slow_beginning", "drift", "slower_at_the_end")
 ALARMS = (
     *("ended_out_of_memory", "ended_corrupted", "ended_diverged", "loss_diverged", "memory_spill"),
-    *(
-        "throttled_heat",
-        "throttled_hardware",
-        "straggler",
-        *SLOW_DOWNS,
-        "ended_error",
-        "rollbacks",
-        "skipped_steps",
-        "restarts",
-    ),
+    *("throttled_heat", "throttled_hardware", "straggler", *SLOW_DOWNS),
+    *("ended_error", "rollbacks", "skipped_steps", "restarts"),
 )
 WATCH = ("overfitting", "best_not_saved")
 PACE = frozenset({"memory_spill", *SLOW_DOWNS})
@@ -50,12 +42,12 @@ def gravest_alarm(diagnosis: Diagnosis) -> Finding | None:
     gravest = max((each for each in findings if each.code in PACE), key=lost_s, default=None)
     much = gravest is not None and lost_s(gravest) >= min(seconds, share * diagnosis.wall.awake_s) > 0
     found = [each for each in findings if each.code not in PACE or (much and each is gravest)]
-    return next((each for code in ALARMS for each in found if each.code == code), None)
+    return first_of(found, ALARMS)
 
 
 def to_watch(diagnosis: Diagnosis) -> Finding | None:
     """What is no alarm, but makes the rest of the training useless or the best of it lost."""
-    return next((each for code in WATCH for each in diagnosis.findings if each.code == code), None)
+    return first_of(diagnosis.findings, WATCH)
 
 
 def _title(report: Report) -> str:
@@ -76,27 +68,29 @@ def _step(report: Report) -> str:
     if not slow:
         return words.text("A normal step takes {step}, and no row is slow.", step=step)
     odd = sum(row.count for row in diagnosis.slow_rows if ORDINARY.isdisjoint(row.causes))
-    said = words.text("A normal step takes {step}.", step=step) + " "
+    rows = diagnosis.source.rows
     if not odd:
-        return said + words.plural(
+        how_many = words.plural(
             "{n} of {rows} rows is slower, not because of training.",
             "{n} of {rows} rows are slower, none because of training.",
             slow,
-            rows=diagnosis.source.rows,
+            rows=rows,
         )
-    if odd == slow:
-        return said + words.plural(
+    elif odd == slow:
+        how_many = words.plural(
             "{n} of {rows} rows is slower, for no reason the log shows.",
             "{n} of {rows} rows are slower, for no reason the log shows.",
             slow,
-            rows=diagnosis.source.rows,
+            rows=rows,
         )
-    return said + words.text(
-        "{slow} of {rows} rows are slower, {odd} of them for no reason the log shows.",
-        slow=slow,
-        rows=diagnosis.source.rows,
-        odd=odd,
-    )
+    else:
+        how_many = words.text(
+            "{slow} of {rows} rows are slower, {odd} of them for no reason the log shows.",
+            slow=slow,
+            rows=rows,
+            odd=odd,
+        )
+    return words.text("A normal step takes {step}.", step=step) + f" {how_many}"
 
 
 def _typical(report: Report) -> str:
@@ -149,12 +143,7 @@ def _card(report: Report) -> str:
     if report.find("loss_diverged") is not None:
         return ""  # a broken run does not use its card well
     rests_on = report.tilde("flops_per_token", "tokens_per_iteration")
-    if mfu.card is not None and mfu.verdict is not None:
-        share, name = rests_on + words.value("card", mfu.card), words.value("card_name", mfu.card_name)
-        return words.text(
-            "GPU: {share} of the {card}: {verdict}.", share=share, card=name, verdict=words.verdict(mfu.verdict)
-        )
-    if mfu.card_low is not None:
+    if (mfu.card is not None and mfu.verdict is not None) or mfu.card_low is not None:
         share, name = rests_on + card_range(mfu, words), words.value("card_name", mfu.card_name)
         if mfu.verdict is None:
             return words.text("GPU: {share} of the {card}, depending on the variant.", share=share, card=name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gettext
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,9 +36,12 @@ def words(lang: str | None = None) -> Words:
     return Words(pick_language(lang, {}))
 
 
-class Words:
-    """Sentences, labels and numbers in one language."""
+def _labels(names: Mapping[str, str]) -> Callable[[Words, str], str]:
+    """A method that translates the label of a code."""
+    return lambda words, code: words.text(names[code])
 
+
+class Words:
     def __init__(self, lang: str) -> None:
         self.lang = lang
         self._form = numbers.FORMS[lang]
@@ -64,12 +67,12 @@ class Words:
         if values.get("elsewhere"):
             from nanopace.wording.other_trainers import ELSEWHERE
 
-            return self._say(ELSEWHERE[code], values)
+            return self.say(ELSEWHERE[code], values)
         missing = str(values.get("missing")).split(", ")
         if code == "mfu_unknown" and "gpu" in missing:
             knobs = ", ".join(name for name in missing if name != "gpu")
-            return self._say(CARD_UNKNOWN, {"knobs": knobs or None, "flag": labels.GPU_FLAG})
-        return self._say(SENTENCES[code], values)
+            return self.say(CARD_UNKNOWN, {"knobs": knobs or None, "flag": labels.GPU_FLAG})
+        return self.say(SENTENCES[code], values)
 
     def advice_cost(self, code: str, values: Mapping[str, object]) -> str | None:
         """What following a piece of advice costs; None if it costs nothing or the finding is not advice."""
@@ -78,7 +81,7 @@ class Words:
             from nanopace.wording.other_trainers import COST_ELSEWHERE
 
             cost = COST_ELSEWHERE.get(code, cost)
-        return None if cost is None else self._say(cost, values)
+        return None if cost is None else self.say(cost, values)
 
     def reason(self, code: str, values: Mapping[str, object]) -> str:
         """Why a knob has its recommended value."""
@@ -86,13 +89,12 @@ class Words:
 
         if isinstance(steps := values.get("steps"), str):
             values = {**values, "steps": ", ".join(map(self.memory_step, steps.split(", ")))}
-        return self._say(REASONS[code], values)
+        return self.say(REASONS[code], values)
 
     def note(self, code: str, values: Mapping[str, object]) -> str:
-        """A note on the figures of a recommendation."""
         from nanopace.wording.reasons import NOTES
 
-        return self._say(NOTES[code], values)
+        return self.say(NOTES[code], values)
 
     def memory_step(self, name: str) -> str:
         """What a step of the memory ladder saves."""
@@ -101,23 +103,9 @@ class Words:
         return self.text(MEMORY_STEPS[name])
 
     def link(self, code: str) -> str:
-        """How cards are connected."""
         from nanopace.wording.reasons import LINKS
 
         return self.text(LINKS[code])
-
-    def gate(self, code: str, values: Mapping[str, object]) -> str:
-        """What a check of `nanopace gate` found."""
-        from nanopace.wording.gates import COMPARED, GATES  # only gate needs it
-
-        compared = self._say(COMPARED, values) if "change" in values else None
-        return self._say(GATES[code], {**values, "compared": compared})
-
-    def gate_by_iteration(self) -> str:
-        """What a check of `nanopace gate` assumes if tokens are unknown."""
-        from nanopace.wording.gates import BY_ITERATION
-
-        return self._say(BY_ITERATION, {})
 
     def help(self, text: str) -> str:
         """A text from --help or argparse, which fills in the values itself."""
@@ -154,7 +142,8 @@ class Words:
             return numbers.InForm(value, self._form)
         return value
 
-    def _say(self, sentence: Sentence, values: Mapping[str, object]) -> str:
+    def say(self, sentence: Sentence, values: Mapping[str, object]) -> str:
+        """The most specific wording whose values are known, with them filled in."""
         template = sentence.choose(values)
         if template.many is None or template.counted is None:
             said = self._catalog.gettext(template.one)
@@ -176,15 +165,19 @@ class Words:
 
     # --- labels ------------------------------------------------------------------------------------------------------
 
+    origin_of = _labels(labels.ORIGINS)  # the kind of an origin, without its reason
+    part = _labels(labels.PARTS)  # of training or of start-up
+    ending = _labels(labels.ENDINGS)  # how a run ended
+    verdict = _labels(labels.VERDICTS)  # how busy the card is
+    metric = _labels(labels.METRICS)  # what an evaluation measured
+    stage = _labels(labels.STAGES)  # of a trainer with several
+    clock = _labels(labels.CLOCKS)  # the source of the training time
+
     def origin(self, fact: Fact) -> str:
         """Where a fact comes from, in a few words."""
         if fact.because is not None:
             return self.text("inferred: {because}", because=self.text(labels.BECAUSE[fact.because]))
         return self.origin_of(fact.origin)
-
-    def origin_of(self, code: str) -> str:
-        """The kind of an origin, without its reason."""
-        return self.text(labels.ORIGINS[code])
 
     def cause(self, code: str, format: str | None = None, *, compiles: bool = True) -> str:
         """A cause of a slow row; if known, as it applies to that log format, and to a run that does not compile."""
@@ -202,35 +195,11 @@ class Words:
             compiles = find_format(format).compiles
         return None if compiles else labels.WITHOUT_COMPILING.get(code)
 
-    def part(self, code: str) -> str:
-        """A part of training or of start-up: data, forward_backward, optimizer, bus, startup or compile."""
-        return self.text(labels.PARTS[code])
-
     def format(self, code: str) -> str:
         """The trainer that wrote a log."""
         from nanopace.sources.formats.registry import find_format  # a log has been read by now
 
         return self.text(labels.FORMATS[code]) if code in labels.FORMATS else find_format(code).trainer
-
-    def ending(self, code: str) -> str:
-        """How a run ended."""
-        return self.text(labels.ENDINGS[code])
-
-    def verdict(self, code: str) -> str:
-        """How busy the card is."""
-        return self.text(labels.VERDICTS[code])
-
-    def metric(self, code: str) -> str:
-        """What an evaluation measured."""
-        return self.text(labels.METRICS[code])
-
-    def stage(self, code: str) -> str:
-        """A training stage, for trainers with several."""
-        return self.text(labels.STAGES[code])
-
-    def clock(self, code: str) -> str:
-        """The source of the training time."""
-        return self.text(labels.CLOCKS[code])
 
     def fact(self, name: str) -> str:
         """A fact's name: knobs keep theirs, others are translated."""

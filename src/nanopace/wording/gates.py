@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nanopace.wording.template import Sentence, say
+from nanopace.wording.template import Sentence, label, say
 
 # What {compared} stands for in the sentences about `--slower`.
 COMPARED = say(
@@ -79,4 +79,4 @@ GATES: Mapping[str, Sentence] = {
     "overhead_unclear": say("cannot tell: the cost of evaluations and checkpoints is unknown."),
 }
 
-BY_ITERATION = say("Iterations are compared: their tokens are unknown and assumed to be equal.")
+BY_ITERATION = label("Iterations are compared: their tokens are unknown and assumed to be equal.")

@@ -49,7 +49,6 @@ FORMS = {
 }
 
 LANGUAGES = tuple(FORMS)
-KNOWN_LANGUAGES = f"{', '.join(LANGUAGES[:-1])} or {LANGUAGES[-1]}"  # for --help
 
 
 def decimal(x: float, form: NumberForm, digits: int | None = None) -> str:

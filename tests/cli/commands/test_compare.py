@@ -17,6 +17,8 @@ from nanopace.cli.commands.compare import Lettered
 from nanopace.cli.main import main
 from nanopace.errors import ConfigError, UnknownCard
 
+from ..refused import refused
+
 LEDGER = Path(__file__).parents[2] / "sources/formats/ledger-1.0.jsonl"
 WriteLog = Callable[..., Path]
 Capture = pytest.CaptureFixture[str]
@@ -26,15 +28,6 @@ def compared(capsys: Capture, *arguments: str) -> dict[str, Any]:
     assert main(["compare", "--json", *arguments]) == 0
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     return document
-
-
-def complaint(capsys: Capture, *arguments: str) -> str:
-    assert main(["compare", *arguments]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("nanopace: ")
-    assert err.count("\n") == 1
-    return err
 
 
 def test_two_logs(write_log: WriteLog, capsys: Capture) -> None:
@@ -63,11 +56,11 @@ def test_runs_of_standard_input_share_their_settings(
     write_log: WriteLog, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(write_log(runs=2).read_bytes())))
-    assert "cannot have settings of their own" in complaint(capsys, "-", "--set", "B.n_head=6")
+    assert "cannot have settings of their own" in refused(capsys, "compare", "-", "--set", "B.n_head=6")
 
 
 def test_one_run_is_not_enough(write_log: WriteLog, capsys: Capture) -> None:
-    assert "compare needs two runs" in complaint(capsys, str(write_log()))
+    assert "compare needs two runs" in refused(capsys, "compare", str(write_log()))
 
 
 def test_each_run_has_its_settings(write_log: WriteLog, tmp_path: Path, capsys: Capture) -> None:
@@ -84,11 +77,11 @@ def test_each_run_has_its_settings(write_log: WriteLog, tmp_path: Path, capsys: 
 
 def test_a_letter_needs_a_run(write_log: WriteLog, capsys: Capture) -> None:
     logs = [str(write_log("a.log")), str(write_log("b.log"))]
-    assert "C: no such run; the runs are A, B" in complaint(capsys, *logs, "--set", "C.batch_size=8")
+    assert "C: no such run; the runs are A, B" in refused(capsys, "compare", *logs, "--set", "C.batch_size=8")
 
 
 def test_a_bad_log_ends_the_comparison(write_log: WriteLog, capsys: Capture) -> None:
-    assert "none.log" in complaint(capsys, str(write_log()), "none.log")
+    assert "none.log" in refused(capsys, "compare", str(write_log()), "none.log")
 
 
 def test_letters(tmp_path: Path) -> None:
@@ -169,7 +162,7 @@ def test_a_stage_that_one_log_alone_has_is_named_and_left_out(write_speedrun: Wr
 
 
 def test_stages_of_one_log_are_no_pair(write_speedrun: WriteSpeedrun, capsys: Capture) -> None:
-    message = complaint(capsys, write_speedrun("a.log", BASE, MID))
+    message = refused(capsys, "compare", write_speedrun("a.log", BASE, MID))
     assert "two runs of the same stage" in message
     assert "a.log (base), a.log (mid)" in message
 
@@ -184,14 +177,14 @@ def test_other_trainers_are_compared_with_base_training(
 def test_one_stage_can_be_chosen(write_speedrun: WriteSpeedrun, capsys: Capture) -> None:
     a, b = write_speedrun("a.log", BASE, MID), write_speedrun("b.log", BASE, MID)
     assert compared(capsys, a, b, "--stage", "mid")["a"]["name"] == "a.log (mid)"
-    assert "has no run of stage sft; its stages: base, mid" in complaint(capsys, a, b, "--stage", "sft")
+    assert "has no run of stage sft; its stages: base, mid" in refused(capsys, "compare", a, b, "--stage", "sft")
 
 
 def test_letters_are_places_in_a_stage(write_speedrun: WriteSpeedrun, capsys: Capture) -> None:
     a, b = write_speedrun("a.log", BASE, MID), write_speedrun("b.log", BASE, MID)
     for stage in compared(capsys, a, b, "--set", "B.n_head=6", "--set", "A.n_head=4")["stages"]:
         assert [(change["knob"], change["a"], change["b"]) for change in stage["changed"]] == [("n_head", 4, 6)]
-    assert "no such run; the runs are A, B" in complaint(capsys, a, b, "--set", "C.n_head=6")
+    assert "no such run; the runs are A, B" in refused(capsys, "compare", a, b, "--set", "C.n_head=6")
 
 
 def test_a_page_holds_one_stage_and_says_how_to_get_the_others(

@@ -21,6 +21,8 @@ from nanopace.cli import run_arguments as reading
 from nanopace.cli.main import main
 from nanopace.ledger import LedgerWriter, RunEvent, StepEvent
 
+from ..refused import refused
+
 WriteLog = Callable[..., Path]
 Capture = pytest.CaptureFixture[str]
 
@@ -29,15 +31,6 @@ def explained(capsys: Capture, *arguments: str) -> dict[str, Any]:
     assert main(["explain", "--json", *arguments]) == 0
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     return document
-
-
-def complaint(capsys: Capture, *arguments: str) -> str:
-    assert main(["explain", *arguments]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("nanopace: ")
-    assert err.count("\n") == 1
-    return err.removeprefix("nanopace: ").removesuffix("\n")
 
 
 def test_a_report(write_log: WriteLog, capsys: Capture) -> None:
@@ -118,26 +111,26 @@ def test_flags_are_checked_before_the_log_is_read(
     flags: list[str], said: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "read_runs", lambda *_: pytest.fail("read the log first"))
-    assert complaint(capsys, "no-such.log", *flags).startswith(said)
+    assert refused(capsys, "explain", "no-such.log", *flags).startswith(said)
 
 
 def test_a_config_that_would_have_to_be_run(write_log: WriteLog, tmp_path: Path, capsys: Capture) -> None:
     config = tmp_path / "finetune.py"
     config.write_text("import time\nwandb_run_name = str(time.time())\nbatch_size = int(time.time())\n")
-    assert f"{config}, line 3: " in complaint(capsys, str(write_log()), "--config", str(config))
+    assert f"{config}, line 3: " in refused(capsys, "explain", str(write_log()), "--config", str(config))
 
 
 def test_files_that_are_no_logs(tmp_path: Path, capsys: Capture) -> None:
-    assert "none.log" in complaint(capsys, str(tmp_path / "none.log"))
+    assert "none.log" in refused(capsys, "explain", str(tmp_path / "none.log"))
     prose = tmp_path / "prose.txt"
     prose.write_text("It was a dark and stormy night.\n" * 20)
-    assert "prose.txt" in complaint(capsys, str(prose))
+    assert "prose.txt" in refused(capsys, "explain", str(prose))
     empty = tmp_path / "empty.log"
     empty.touch()
-    assert "empty.log" in complaint(capsys, str(empty))
+    assert "empty.log" in refused(capsys, "explain", str(empty))
     binary = tmp_path / "model.pt"
     binary.write_bytes(bytes(range(256)) * 100)
-    assert "model.pt" in complaint(capsys, str(binary))
+    assert "model.pt" in refused(capsys, "explain", str(binary))
 
 
 def test_a_directory_names_its_logs(write_log: WriteLog, tmp_path: Path, capsys: Capture) -> None:
@@ -151,7 +144,7 @@ def test_a_directory_names_its_logs(write_log: WriteLog, tmp_path: Path, capsys:
 
 def test_a_directory_without_logs(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "notes.md").write_text("nothing here\n")
-    assert "no training log" in complaint(capsys, str(tmp_path))
+    assert "no training log" in refused(capsys, "explain", str(tmp_path))
 
 
 def test_one_bad_log_does_not_hide_the_others(write_log: WriteLog, tmp_path: Path, capsys: Capture) -> None:
@@ -170,7 +163,7 @@ def test_several_runs_in_one_file(write_log: WriteLog, capsys: Capture) -> None:
 def test_standard_input(write_log: WriteLog, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(write_log().read_bytes())))
     assert explained(capsys, "-")["source"]["rows"] == 60
-    assert "only once" in complaint(capsys, "-", "-")
+    assert "only once" in refused(capsys, "explain", "-", "-")
 
 
 def test_a_page_is_written_whole(write_log: WriteLog, tmp_path: Path, capsys: Capture) -> None:
@@ -230,7 +223,7 @@ def test_a_page_is_opened(
 def test_a_log_is_never_overwritten(write_log: WriteLog, capsys: Capture) -> None:
     log, other = write_log(), write_log("other.log")
     before = log.read_bytes()
-    assert "was not overwritten" in complaint(capsys, str(other), "--html", str(log))
+    assert "was not overwritten" in refused(capsys, "explain", str(other), "--html", str(log))
     assert log.read_bytes() == before
 
 
@@ -317,5 +310,4 @@ def test_one_stage_of_several(write_speedrun: Callable[..., str], capsys: pytest
     out = capsys.readouterr().out
     assert "speedrun.log (base)" not in out
     assert "speedrun.log (mid)" in out
-    assert main(["explain", "--stage", "rl", log]) == 2
-    assert "has no run of stage rl; its stages: base, mid" in capsys.readouterr().err
+    assert "has no run of stage rl; its stages: base, mid" in refused(capsys, "explain", "--stage", "rl", log)

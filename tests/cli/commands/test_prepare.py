@@ -25,6 +25,7 @@ from nanopace.corpus.shards.corpus import open_corpus
 
 from ...corpus.file_server import FileServer, serving
 from ..conftest import unmeasured
+from ..refused import refused
 
 Capture = pytest.CaptureFixture[str]
 
@@ -49,15 +50,6 @@ def texts(path: str, count: int = 150) -> str:
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text("".join(json.dumps({"text": f"some text, number {n}"}) + "\n" for n in range(count)))
     return path
-
-
-def complaint(capsys: Capture, *arguments: str) -> str:
-    assert main(["prepare", *arguments]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("nanopace: ")
-    assert err.count("\n") == 1
-    return err.removeprefix("nanopace: ").removesuffix("\n")
 
 
 # --- what is said ----------------------------------------------------------------------------------------------------
@@ -140,23 +132,23 @@ def test_choices() -> None:
 
 
 def test_mistakes(capsys: Capture) -> None:
-    assert complaint(capsys, "none.txt").startswith("none.txt: there is no file or corpus of that name")
-    assert complaint(capsys, "finweb-edu") == "finweb-edu: no such corpus; did you mean fineweb-edu?"
-    assert complaint(capsys, "python", "a.txt").startswith("python: a named corpus is prepared on its own")
-    assert complaint(capsys, texts("a.jsonl"), "--files=2") == "--files works only with named corpora"
-    assert complaint(capsys, "a.jsonl", "--tokenizer=words").startswith("--tokenizer words: unknown")
-    assert complaint(capsys, "a.jsonl", "--vocab_size=500").startswith("--vocab_size is only for")
-    assert "invalid number: '0'" in complaint(capsys, "a.jsonl", "--shard_tokens=0")
+    assert refused(capsys, "prepare", "none.txt").startswith("none.txt: there is no file or corpus of that name")
+    assert refused(capsys, "prepare", "finweb-edu") == "finweb-edu: no such corpus; did you mean fineweb-edu?"
+    assert refused(capsys, "prepare", "python", "a.txt").startswith("python: a named corpus is prepared on its own")
+    assert refused(capsys, "prepare", texts("a.jsonl"), "--files=2") == "--files works only with named corpora"
+    assert refused(capsys, "prepare", "a.jsonl", "--tokenizer=words").startswith("--tokenizer words: unknown")
+    assert refused(capsys, "prepare", "a.jsonl", "--vocab_size=500").startswith("--vocab_size is only for")
+    assert "invalid number: '0'" in refused(capsys, "prepare", "a.jsonl", "--shard_tokens=0")
     Path("b.jsonl").write_text('{"text": "x"}\n{"txt": "x"}\n')
-    assert complaint(capsys, "b.jsonl").startswith("b.jsonl: line 2 has no 'text'")
-    assert "File name too long; fix that" in complaint(capsys, "a.jsonl", f"--out={'x' * 300}")
+    assert refused(capsys, "prepare", "b.jsonl").startswith("b.jsonl: line 2 has no 'text'")
+    assert "File name too long; fix that" in refused(capsys, "prepare", "a.jsonl", f"--out={'x' * 300}")
     assert not Path("data").exists()
 
 
 def test_other_settings(capsys: Capture) -> None:
     main(["prepare", texts("a.jsonl"), "--tokenizer=bytes"])
     capsys.readouterr()
-    assert "--restart" in complaint(capsys, "a.jsonl", "--tokenizer=chars")
+    assert "--restart" in refused(capsys, "prepare", "a.jsonl", "--tokenizer=chars")
     assert main(["prepare", "a.jsonl", "--tokenizer=chars", "--restart"]) == 0
 
 
@@ -177,7 +169,7 @@ def test_the_embedded_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_shakespeare(server: FileServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     text = b"To be, or not to be.\n" * 100
     server.files["/data/tinyshakespeare/input.txt"] = text
-    assert "is not the expected file" in complaint(capsys, "shakespeare")
+    assert "is not the expected file" in refused(capsys, "prepare", "shakespeare")
     monkeypatch.setattr("nanopace.corpus.download.named._SHAKESPEARE", (len(text), hashlib.sha256(text).hexdigest()))
     assert main(["prepare", "shakespeare", "--tokenizer", "chars"]) == 0
     corpus = open_corpus(Path("data/shakespeare"))
@@ -199,14 +191,14 @@ def test_parquet_from_hugging_face(server: FileServer, capsys: Capture, monkeypa
     assert main(["prepare", "openwebtext", "--files=2", "--tokenizer=bytes"]) == 0
     assert "6,000" in capsys.readouterr().out
     assert [wanted for _, wanted in server.asked] == [None, "bytes=1000-", None]
-    message = complaint(capsys, "openwebtext", "--files=3", "--out=data/three", "--tokenizer=bytes")
+    message = refused(capsys, "prepare", "openwebtext", "--files=3", "--out=data/three", "--tokenizer=bytes")
     assert "404 Not Found" in message
     assert "train-00002-of-00080.parquet" in message
 
 
 def test_no_network(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    message = complaint(capsys, "fineweb-edu")
+    message = refused(capsys, "prepare", "fineweb-edu")
     assert message.startswith("127.0.0.1 does not serve http://127.0.0.1:1/datasets/HuggingFaceFW/fineweb-edu/")
     assert message.endswith("put the file here yourself: data/download/fineweb-edu/000_00000.parquet")
 

@@ -18,33 +18,31 @@ from nanopace.hardware.speed import training_peak
 from nanopace.views.terminal.writer import columns
 from nanopace.wording.numbers import LANGUAGES
 
+from ..refused import refused
+
+Capture = pytest.CaptureFixture[str]
+
 COMMAND = [sys.executable, "-m", "nanopace", "recommend"]
 
 
-def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def shown(capsys: Capture, *arguments: str) -> str:
     assert main(["recommend", *arguments]) == 0
     return capsys.readouterr().out
 
 
-def test_the_answer_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_answer_comes_first(capsys: Capture) -> None:
     out = shown(capsys, "--gpu", "4070", "--model", "gpt2")
     first = out.partition("\n\n")[0].replace("\n", " ")
     assert first.startswith("RTX 4070 (12 GB): gpt2, batch_size 8, gradient_accumulation_steps 64. About ")
     assert "2.47B tokens in " in first
     assert first.split(". ")[-1].startswith("Estimated final loss: about ")
-    for title in (
-        "Largest micro-batch in 12 GB",
-        "What to expect",
-        "One card and several",
-        "Settings and reasons",
-        "Notes",
-    ):
-        assert f"\n{title}\n" in out
+    titles = ["Largest micro-batch in 12 GB", "What to expect", "One card and several", "Settings and reasons", "Notes"]
+    assert all(f"\n{title}\n" in out for title in titles)
     assert "Models for this card" not in out
     assert "  nanoGPT                         15\n" in out
 
 
-def test_without_a_model_all_of_them_are_considered(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_model_all_of_them_are_considered(capsys: Capture) -> None:
     out = shown(capsys, "--gpu", "4070")
     assert out.startswith("RTX 4070 (12 GB): gpt2-medium,")
     table = out.split("Models for this card\n")[1].split("\n\n")[0].splitlines()
@@ -53,7 +51,7 @@ def test_without_a_model_all_of_them_are_considered(capsys: pytest.CaptureFixtur
     assert "does not fit" in shown(capsys, "--gpu", "2080 Ti")  # our kernels do not run there
 
 
-def test_a_model_that_needs_the_host_s_memory_says_so_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_that_needs_the_host_s_memory_says_so_first(capsys: Capture) -> None:
     out = shown(capsys, "--gpu", "4070", "--model", "gpt2-xl", "--width", "120")
     assert "The model fits only with 17.1 GiB of the computer's own memory." in " ".join(
         out.partition("\n\n")[0].split()
@@ -63,7 +61,7 @@ def test_a_model_that_needs_the_host_s_memory_says_so_first(capsys: pytest.Captu
     assert row.split()[-3:] == ["4", "recommended:", "4"]
 
 
-def test_several_cards_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_cards_side_by_side(capsys: Capture) -> None:
     out = shown(capsys, "--gpu", "4070,4080, 4090", "--model", "gpt2", "--tokens", "10B")
     header = out.split("Side by side\n")[1].splitlines()[0]
     assert [name in header for name in ("RTX 4070", "RTX 4080", "RTX 4090")] == [True] * 3
@@ -73,14 +71,14 @@ def test_several_cards_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("width", [40, 80])
-def test_nothing_is_wider_than_the_terminal(language: str, width: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_wider_than_the_terminal(language: str, width: int, capsys: Capture) -> None:
     for cards in ("4070", "4070,H200,2080ti,L4,MI300X"):
         out = shown(capsys, "--gpu", cards, "--lang", language, "--width", str(width))
         assert max(columns(line) for line in out.splitlines()) <= width
         assert "{" not in out
 
 
-def test_every_language_says_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_language_says_all_of_it(capsys: Capture) -> None:
     english = shown(capsys, "--gpu", "L4", "--model", "gpt2", "--dataset", "shakespeare", "--width", "120")
     for language in ("de", "fr", "es"):
         other = shown(
@@ -90,7 +88,7 @@ def test_every_language_says_all_of_it(capsys: pytest.CaptureFixture[str]) -> No
         assert all(line.split()[0] in ("nanoGPT", "activation") for line in same), same
 
 
-def test_json_is_the_same_in_every_language(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_the_same_in_every_language(capsys: Capture) -> None:
     out = shown(capsys, "--gpu", "4070", "--json")
     assert out == shown(capsys, "--gpu", "4070", "--json", "--lang", "de")
     found = json.loads(out)
@@ -109,23 +107,11 @@ def test_json_is_the_same_in_every_language(capsys: pytest.CaptureFixture[str]) 
 
 KEYS = [
     *("version", "card", "memory_gb", "peak_tflops", "precision", "card_class", "measured", "model", "parameters"),
-    *("dataset",),
-    *("dataset_tokens", "epochs", "effective_tokens", "enough_tokens", "enough_iters", "tokens", "tokens_per_step"),
-    *("max_iters", "rungs", "batch_size", "accumulation", "ladder"),
-    *(
-        "memory_bytes",
-        "host_bytes",
-        "nanogpt_fits",
-        "tokens_per_s",
-        "nanogpt_tokens_per_s",
-        "nanogpt_early_tokens_per_s",
-        "step_s",
-        "seconds",
-        "fast_seconds",
-        "kwh",
-        "together",
-    ),
-    *("loss", "perplexity", "loss_unknown", "evaluation_share", "nanogpt_evaluation_share", "knobs", "models"),
+    *("dataset", "dataset_tokens", "epochs", "effective_tokens", "enough_tokens", "enough_iters", "tokens"),
+    *("tokens_per_step", "max_iters", "rungs", "batch_size", "accumulation", "ladder", "memory_bytes", "host_bytes"),
+    *("nanogpt_fits", "tokens_per_s", "nanogpt_tokens_per_s", "nanogpt_early_tokens_per_s", "step_s", "seconds"),
+    *("fast_seconds", "kwh", "together", "loss", "perplexity", "loss_unknown", "evaluation_share"),
+    *("nanogpt_evaluation_share", "knobs", "models"),
 ]
 
 
@@ -133,7 +119,7 @@ def headline(out: str) -> str:
     return out.partition("\n\n")[0].replace("\n", " ")
 
 
-def test_repeated_text_is_in_the_headline(capsys: pytest.CaptureFixture[str]) -> None:
+def test_repeated_text_is_in_the_headline(capsys: Capture) -> None:
     """Epochs, what they are worth, and how many steps suffice: 6,624 passes and a loss of 3.58 once hid this."""
     many = ("--gpu", "4070", "--model", "gpt2", "--dataset", "shakespeare", "--tokens", "2B")
     said = headline(shown(capsys, *many))
@@ -152,7 +138,7 @@ def test_repeated_text_is_in_the_headline(capsys: pytest.CaptureFixture[str]) ->
         assert "passes" not in headline(shown(capsys, "--gpu", "H200", "--model", "gpt2", *few))
 
 
-def test_repeated_text_is_in_the_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_repeated_text_is_in_the_config(tmp_path: Path, capsys: Capture) -> None:
     config = tmp_path / "config.py"
     shown(capsys, "--gpu", "4070", "--dataset", "shakespeare", "--tokens", "2B", "--write", str(config))
     text = config.read_text()
@@ -170,9 +156,7 @@ def test_repeated_text_is_in_the_config(tmp_path: Path, capsys: pytest.CaptureFi
         (("--model", "n_layer=2,n_head=1,n_embd=16", "--tokens", "1B"), "parameters"),
     ],
 )
-def test_a_loss_that_no_law_tells_is_unknown(
-    asked: tuple[str, ...], limit: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_loss_that_no_law_tells_is_unknown(asked: tuple[str, ...], limit: str, capsys: Capture) -> None:
     """It was 58 for 10,000 tokens, and 5.52 for 65 letters, where ln(65) = 4.17 means knowing nothing."""
     out = shown(capsys, "--gpu", "4070", *asked)
     assert "Final loss: unknown, since the scaling laws " in headline(out)
@@ -185,9 +169,7 @@ def test_a_loss_that_no_law_tells_is_unknown(
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("card", ["L4", "MI300X", "A100-SXM4-80GB", "4090 laptop", "GH200", "M2 Max", "2080 Ti"])
-def test_several_cards_only_where_one_was_measured(
-    card: str, language: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_cards_only_where_one_was_measured(card: str, language: str, capsys: Capture) -> None:
     asked = ("--gpu", card, "--model", "gpt2-medium", "--lang", language)
     out = shown(capsys, *asked)
     assert "DDP" not in out
@@ -198,7 +180,7 @@ def test_several_cards_only_where_one_was_measured(
 
 
 @pytest.mark.parametrize("card", all_cards(), ids=lambda card: card.label)
-def test_every_card_has_an_answer_for_shakespeare(card: Card, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_card_has_an_answer_for_shakespeare(card: Card, capsys: Capture) -> None:
     """Even if neither its speed nor the loss is known."""
     out = shown(capsys, "--gpu", card.label, "--dataset", "shakespeare_char")
     assert "16 passes over shakespeare_char are worth 10.6 passes over fresh text" in headline(out)
@@ -209,9 +191,7 @@ def test_every_card_has_an_answer_for_shakespeare(card: Card, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("card", "precision"), [("T4", "fp16"), ("P100", "fp32"), ("4070", "bf16"), ("M2 Max", "bf16")]
 )
-def test_a_peak_given_by_hand_is_that_of_the_card_s_format(
-    card: str, precision: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_peak_given_by_hand_is_that_of_the_card_s_format(card: str, precision: str, capsys: Capture) -> None:
     asked = ("--gpu", card, "--model", "gpt2", "--peak-tflops", "40", "--memory", "20", "--json")
     found = json.loads(shown(capsys, *asked))
     assert (found["peak_tflops"], found["precision"], found["memory_gb"]) == (40, precision, 20)
@@ -227,9 +207,7 @@ def test_a_peak_given_by_hand_is_that_of_the_card_s_format(
         ("es", "Esta tarjeta no tiene bf16: estas cifras son para float16.", "estas cifras son para float32."),
     ],
 )
-def test_the_number_format_is_said_with_the_figures(
-    language: str, half: str, single: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_number_format_is_said_with_the_figures(language: str, half: str, single: str, capsys: Capture) -> None:
     def first(card: str) -> str:
         return headline(shown(capsys, "--gpu", card, "--model", "gpt2", "--lang", language)).replace("\u00a0", " ")
 
@@ -242,14 +220,14 @@ def test_the_number_format_is_said_with_the_figures(
     assert f"Tesla T4: {half}" in both
 
 
-def test_what_is_true_of_all_cards_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_true_of_all_cards_is_said_once(capsys: Capture) -> None:
     asked = ("--gpu", "4070,4090,L4", "--dataset", "shakespeare")
     said = headline(shown(capsys, *asked, "--tokens", "2B"))
     assert said.count("6,62") == said.count("Final loss: unknown") == 1
     assert headline(shown(capsys, *asked[:2], "--model", "gpt2")).count("Estimated final loss: about 3.52") == 3
 
 
-def test_fast_is_named_with_its_hours_and_limits(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fast_is_named_with_its_hours_and_limits(capsys: Capture) -> None:
     out = shown(capsys, "--gpu", "4070", "--model", "gpt2")
     table = out.split("What to expect\n")[1].split("\n\n")[0].splitlines()
     at = next(i for i, row in enumerate(table) if "time to 2.47B tokens" in row)
@@ -260,7 +238,7 @@ def test_fast_is_named_with_its_hours_and_limits(capsys: pytest.CaptureFixture[s
     assert "same loss with" not in shown(capsys, "--gpu", "4070", "--model", "gpt2-medium")
 
 
-def test_fast_side_by_side_is_a_row_where_it_is_known_of_any(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fast_side_by_side_is_a_row_where_it_is_known_of_any(capsys: Capture) -> None:
     assert "same loss" not in shown(capsys, "--gpu", "MI300X,2080 Ti", "--model", "gpt2").split("Side by side")[1]
     out = shown(capsys, "--gpu", "4070,MI300X", "--model", "gpt2")
     row = next(row for row in out.splitlines() if "same loss with" in row)
@@ -268,13 +246,13 @@ def test_fast_side_by_side_is_a_row_where_it_is_known_of_any(capsys: pytest.Capt
     assert "RTX 4070: --recipe=fast is not a GPT-2" in out
 
 
-def test_eight_cards_are_a_row_where_they_are_known_of_any(capsys: pytest.CaptureFixture[str]) -> None:
+def test_eight_cards_are_a_row_where_they_are_known_of_any(capsys: Capture) -> None:
     assert "8 cards" not in shown(capsys, "--gpu", "L4,A100-SXM4-80GB", "--model", "gpt2")
     rows = shown(capsys, "--gpu", "4070,L4", "--model", "gpt2").splitlines()
     assert next(row for row in rows if "8 cards" in row).endswith(" –")
 
 
-def test_what_shakespeare_is_trained_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_shakespeare_is_trained_with(tmp_path: Path, capsys: Capture) -> None:
     """nanoGPT's small model, dropout, and evaluations that show overfitting; not a GPT-2 with one step per epoch."""
     config = tmp_path / "config.py"
     out = shown(capsys, "--gpu", "RTX 3060 12GB", "--dataset", "shakespeare_char", "--write", str(config))
@@ -288,9 +266,7 @@ def test_what_shakespeare_is_trained_with(tmp_path: Path, capsys: pytest.Capture
     assert int(str(read["max_iters"])) >= 10 * int(str(read["eval_interval"]))
 
 
-def test_a_dataset_on_this_disk_is_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dataset_on_this_disk_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     """As nanoGPT's prepare.py leaves it: two bytes per token, and the vocabulary in meta.pkl."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "data" / "mine"
@@ -309,7 +285,7 @@ def test_a_dataset_on_this_disk_is_counted(
     assert json.loads(shown(capsys, "--gpu", "4070", "--dataset", "a" * 5000, "--json"))["epochs"] is None
 
 
-def test_a_card_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_card_by_hand(capsys: Capture) -> None:
     out = shown(capsys, "--peak-tflops", "58", "--memory", "12", "--model", "gpt2")
     assert out.startswith("58 TFLOP/s (12 GB): gpt2, batch_size 8")
     assert "No card of this kind was measured" in " ".join(out.split())
@@ -321,19 +297,8 @@ def test_a_card_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_process_of_its_own_writes_a_config(tmp_path: Path) -> None:
     config = tmp_path / "config.py"
-    asked = [
-        *COMMAND,
-        "--gpu",
-        "4090",
-        "--model",
-        "gpt2",
-        "--dataset",
-        "mine",
-        "--tokens",
-        "1B",
-        "--write",
-        str(config),
-    ]
+    flags = "--gpu 4090 --model gpt2 --dataset mine --tokens 1B --write"
+    asked = [*COMMAND, *flags.split(), str(config)]
     done = subprocess.run(asked, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith(f"\nWrote {config}.\n")
@@ -372,13 +337,8 @@ def test_a_process_of_its_own_writes_a_config(tmp_path: Path) -> None:
         (["--gpu", "4070", "--write", "/no/such/x.py"], "no such directory"),
     ],
 )
-def test_a_mistake_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["recommend", *arguments]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert said in err
-    assert err.startswith("nanopace: ")
-    assert err.count("\n") == 1
+def test_a_mistake_is_one_line(arguments: list[str], said: str, capsys: Capture) -> None:
+    assert said in refused(capsys, "recommend", *arguments)
 
 
 @pytest.mark.usefixtures("untraced")

@@ -17,6 +17,7 @@ from nanopace.cli.main import main
 
 from ...train.fork_server import Popen
 from ..conftest import unmeasured
+from ..refused import refused
 
 TINY = [
     "--device=cpu", "--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=32", "--batch_size=4",
@@ -133,11 +134,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(
 ) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)  # as where it is not installed
     before = sorted(room.rglob("*"))
-    capsys.readouterr()
-    assert main(["train", "--dataset=tiny", *TINY, *arguments]) == 2
-    said = capsys.readouterr().err
-    assert says in said
-    assert said.count("\n") == 1
+    assert says in refused(capsys, "train", "--dataset=tiny", *TINY, *arguments)
     assert sorted(room.rglob("*")) == before
 
 

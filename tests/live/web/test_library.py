@@ -65,6 +65,12 @@ def settle(library: Library, clock: Clock, seconds: float = 3.0) -> set[str]:
     return changed
 
 
+def settled(clock: Clock, *paths: Path, **how: Any) -> Library:
+    found = library(clock, *paths, **how)
+    settle(found, clock)
+    return found
+
+
 def reached(library: Library, key: Key) -> int:
     run = library.run(key)
     assert run is not None
@@ -87,8 +93,7 @@ def test_a_log_that_grows_is_read_again(tmp_path: Path, clock: Clock) -> None:
 @pytest.mark.parametrize("there_is", ["nothing", "a directory"])
 def test_what_is_not_there_yet_is_waited_for(tmp_path: Path, clock: Clock, there_is: str) -> None:
     place = tmp_path / "out"
-    found = library(clock, place)
-    settle(found, clock)
+    found = settled(clock, place)
     assert found.keys == []
     if there_is == "nothing":
         write(place)
@@ -101,8 +106,7 @@ def test_what_is_not_there_yet_is_waited_for(tmp_path: Path, clock: Clock, there
 def test_new_runs_of_a_directory_come_first(tmp_path: Path, clock: Clock) -> None:
     write(tmp_path / "old.log", age_s=9000)
     write(tmp_path / "new.log", age_s=10)
-    found = library(clock, tmp_path)
-    settle(found, clock)
+    found = settled(clock, tmp_path)
     assert [key.log for key in found.keys] == ["new.log", "old.log"]
     write(tmp_path / "newest.log")
     settle(found, clock)
@@ -139,8 +143,7 @@ def test_several_runs_of_one_log_keep_their_names(tmp_path: Path, clock: Clock) 
     with log.open("a") as file:
         file.write(HEADER)
     write(log, 40, mode="a")
-    found = library(clock, log)
-    settle(found, clock)
+    found = settled(clock, log)
     assert [str(key) for key in found.keys] == ["train.log@2", "train.log"]
     assert [found.find(name) for name in ("train.log", "train.log@2")] == [Key("train.log"), Key("train.log", 1)]
     assert found.log(Key("train.log")).state(0) == "stopped"
@@ -151,8 +154,7 @@ def test_several_runs_of_one_log_keep_their_names(tmp_path: Path, clock: Clock) 
 def test_no_address_opens_a_file(tmp_path: Path, clock: Clock, asked: str) -> None:
     write(tmp_path / "logs" / "a.log")
     write(tmp_path / "secret.log")
-    found = library(clock, tmp_path / "logs")
-    settle(found, clock)
+    found = settled(clock, tmp_path / "logs")
     assert found.find("a.log") == Key("a.log")
     assert found.find(asked) is None
 
@@ -178,8 +180,7 @@ def test_reading_leaves_most_of_the_time_to_others(
     log = tmp_path / "train.log"
     write(log)
     spent = Clock()
-    found = library(clock, log, read=costly(clock, spent, takes_s), spent=spent)
-    settle(found, clock)
+    found = settled(clock, log, read=costly(clock, spent, takes_s), spent=spent)
     write(log, 110, first=100, mode="a")
     assert settle(found, clock, 0.5) == {"train.log"}
     began_s = clock.now - takes_s
@@ -198,8 +199,7 @@ def test_waiting_does_not_use_up_the_budget(tmp_path: Path, clock: Clock, monkey
     log = tmp_path / "train.log"
     write(log)
     spent = Clock()
-    found = library(clock, log, read=costly(clock, spent, 30.0), spent=spent)
-    settle(found, clock)
+    found = settled(clock, log, read=costly(clock, spent, 30.0), spent=spent)
     write(log, 110, first=100, mode="a")
     assert settle(found, clock) == {"train.log"}
     write(log, 120, first=110, mode="a")
@@ -212,8 +212,7 @@ def test_waiting_does_not_use_up_the_budget(tmp_path: Path, clock: Clock, monkey
 def test_a_log_that_is_replaced_or_cannot_be_read_for_a_moment(tmp_path: Path, clock: Clock) -> None:
     log = tmp_path / "train.log"
     write(log)
-    found = library(clock, log)
-    settle(found, clock)
+    found = settled(clock, log)
     log.rename(tmp_path / "train.log.1")
     settle(found, clock)
     assert found.keys == [Key("train.log")], "between two files the old one is shown"
@@ -228,7 +227,6 @@ def test_a_log_that_is_replaced_or_cannot_be_read_for_a_moment(tmp_path: Path, c
 def test_a_log_without_rows_says_why(tmp_path: Path, clock: Clock) -> None:
     log = tmp_path / "notes.txt"
     log.write_text("nothing of a training\n" * 40)
-    found = library(clock, log)
-    settle(found, clock)
+    found = settled(clock, log)
     assert found.keys == []
     assert [each.error is not None for each in found.waiting] == [True]

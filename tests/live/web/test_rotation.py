@@ -10,7 +10,7 @@ from nanopace.live.web import rotation
 from nanopace.live.web.library import Key, Library
 
 from ..made_up import rows
-from .test_library import Clock, library, reached, settle, write
+from .test_library import Clock, reached, settle, settled, write
 
 
 @pytest.fixture
@@ -30,8 +30,7 @@ def test_a_log_that_was_rotated_is_still_one(tmp_path: Path, clock: Clock, then:
     """Its header, without which no token could be counted, is in the first part."""
     log = tmp_path / "train.log"
     write(log)
-    found = library(clock, log)
-    settle(found, clock)
+    found = settled(clock, log)
     for part, (first, last) in enumerate([(100, 130), (130, 160)]):
         log.rename(tmp_path / f"train.log.{part}")
         if then == "in two steps":
@@ -69,8 +68,7 @@ def test_a_copy_in_the_place_of_the_log_is_no_rotation(tmp_path: Path, clock: Cl
     """As rsync writes it: beside the old one, and then renamed."""
     log, copy = tmp_path / "train.log", tmp_path / ".train.log.x7Qp"
     write(log)
-    found = library(clock, log)
-    settle(found, clock)
+    found = settled(clock, log)
     write(copy, 150)
     copy.rename(log)
     settle(found, clock)
@@ -85,8 +83,7 @@ def test_of_parts_that_are_too_large_the_oldest_goes(
     log = tmp_path / "train.log"
     write(log)
     monkeypatch.setattr(rotation, "MOST_BYTES", log.stat().st_size + 100)
-    found = library(clock, log)
-    settle(found, clock)
+    found = settled(clock, log)
     log.rename(tmp_path / "train.log.1")
     log.write_text("\n".join(rows(100, 130)) + "\n")
     settle(found, clock)
@@ -96,8 +93,7 @@ def test_of_parts_that_are_too_large_the_oldest_goes(
 def test_in_a_directory_both_parts_are_listed(tmp_path: Path, clock: Clock) -> None:
     log = tmp_path / "train.log"
     write(log)
-    found = library(clock, tmp_path)
-    settle(found, clock)
+    found = settled(clock, tmp_path)
     log.rename(tmp_path / "train.log.1")
     log.write_text("\n".join(rows(100, 130)) + "\n")
     settle(found, clock, 5)

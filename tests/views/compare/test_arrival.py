@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from typing import Any
 
@@ -14,11 +13,10 @@ from nanopace.record import replace
 from nanopace.views.compare.arrival import arrival_rows
 from nanopace.views.page.arrival_charts import arrival_charts
 from nanopace.views.page.page import compare_page
-from nanopace.views.terminal.report import print_report
 from nanopace.wording.catalog import words
 from nanopace.wording.numbers import LANGUAGES
 
-from ..cases import case_2
+from ..cases import case_2, printed
 
 SLOW = Reached(180.4, 171.0, None, 180.0, 150, 180, 94.4e6, "rows")
 FAST = Reached(21.3, 20.1, 23.0, 9.9, 5, 10, 5.2e6, "measured")
@@ -51,25 +49,23 @@ def arrived(arrival: Any = None, *findings: Finding) -> Comparison:
     )
 
 
-def printed(*comparisons: Comparison, language: str = "en") -> str:
-    out = io.StringIO()
-    print_report(comparisons, words(language), out=out, width=80, color=False)
-    return out.getvalue().replace("\u00a0", " ")
+def plain(comparison: Comparison, lang: str = "en") -> str:
+    return printed(comparison, lang=lang).replace("\u00a0", " ")
 
 
 def test_the_verdict_ends_with_who_is_sooner() -> None:
-    assert " ".join(printed(arrived()).split("\n\n")[0].split()).endswith(SAID)
+    assert " ".join(plain(arrived()).split("\n\n")[0].split()).endswith(SAID)
 
 
 def test_amounts_that_print_alike_are_not_said_to_differ() -> None:
     alike = Finding("compare_sooner", SOONER | {"sooner_tokens": 8.22e6, "later_tokens": 8.19e6})
-    text = " ".join(printed(arrived(None, alike)).split())
+    text = " ".join(plain(arrived(None, alike)).split())
     assert text.count("8.2M instead of") == 0
     assert "with about the same number of tokens." in text
 
 
 def test_the_table_says_what_it_rests_on() -> None:
-    text = printed(arrived())
+    text = plain(arrived())
     section = text[text.index("Time to the same validation loss") :].split("\n\n")[0]
     assert re.search(r"goal: 4\.1520 +A +B +B/A", section)
     assert re.search(r"training time +3 min 0 s +21\.3 s +×0\.12", section)
@@ -86,17 +82,17 @@ def test_what_is_not_known_is_not_shown() -> None:
     assert found.arrival is not None
     unknown = replace(found.arrival, a=replace(SLOW, tokens=None), b=replace(FAST, tokens=None))
     assert "tokens" not in [row[0] for row in arrival_rows(unknown, words("en"))]
-    assert "Time to the same" not in printed(case_2())
+    assert "Time to the same" not in plain(case_2())
     assert arrival_charts([case_2()], words("en")) == ()
     late = replace(case_2(), findings=(Finding("compare_late_start", {"run": "wide.log", "iteration": 500}),))
-    assert "The log of B starts at iteration 500" in printed(late)
+    assert "The log of B starts at iteration 500" in plain(late)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("basis", ["standard_error", "scatter", "mixed"])
 def test_it_fits_in_every_language(language: str, basis: Any) -> None:
     arrival = Arrival("loss", 4.152, 0.01, basis, SLOW, replace(FAST, clock="incomplete"), 0.12, "b")
-    text = printed(arrived(arrival), language=language)
+    text = plain(arrived(arrival), language)
     assert max(map(len, text.splitlines())) <= 80
     assert f"±{words(language).number(0.01, 4)}" in text
 
@@ -146,5 +142,5 @@ def test_two_runs_that_were_there_before_their_first_step_have_no_table() -> Non
     """Neither ever was better than the untrained model."""
     there = replace(SLOW, seconds=0.0, early_s=None, late_s=None)
     both = arrived(Arrival("loss", 6.93, None, "unknown", there, there, None, None))
-    assert "from the start" not in printed(both)
-    assert "from the start" in printed(arrived(Arrival("loss", 6.93, None, "unknown", there, SLOW, None, None)))
+    assert "from the start" not in plain(both)
+    assert "from the start" in plain(arrived(Arrival("loss", 6.93, None, "unknown", there, SLOW, None, None)))

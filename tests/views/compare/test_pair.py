@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from typing import Any
 
@@ -10,10 +9,8 @@ from nanopace.diagnosis.comparison import Change
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.record import replace
 from nanopace.views.compare.pair_sections import setting
-from nanopace.views.terminal.report import print_report
-from nanopace.wording.catalog import words
 
-from ..cases import case_2, contrast
+from ..cases import case_2, contrast, printed
 
 
 def test_a_comparison_opens_with_two_sentences() -> None:
@@ -50,9 +47,7 @@ def test_a_comparison_shows_the_last_point_and_verbose_all() -> None:
 
 
 def figures_of(a: Diagnosis, b: Diagnosis) -> str:
-    out = io.StringIO()
-    print_report([replace(case_2(), a=a, b=b)], words("en"), out=out, width=80, color=False)
-    text = out.getvalue()
+    text = printed(replace(case_2(), a=a, b=b))
     return text[text.index("Figures") : text.index("What changed")]
 
 
@@ -84,9 +79,7 @@ def said(findings: list[Finding], **figures: float | None) -> str:
         replace(run, throughput=replace(run.throughput, tokens_per_s=figures.get(name, run.throughput.tokens_per_s)))
         for name, run in (("a", found.a), ("b", found.b))
     )
-    out = io.StringIO()
-    print_report([replace(found, a=a, b=b, findings=tuple(findings))], words("en"), out=out, width=80, color=False)
-    return " ".join(out.getvalue().split())
+    return " ".join(printed(replace(found, a=a, b=b, findings=tuple(findings))).split())
 
 
 def test_speeds_that_differ_are_shown_with_the_digits_that_differ() -> None:
@@ -118,13 +111,8 @@ def test_what_both_logs_leave_out_is_said_once() -> None:
 
 
 def test_a_quotient_is_shown_without_digits_that_say_nothing() -> None:
-    assert [setting(value) for value in (9 / 31, 6e-05, 0.001, 12, True)] == [
-        "0.290323",
-        "6e-05",
-        "0.001",
-        "12",
-        "True",
-    ]
+    told = [setting(value) for value in (9 / 31, 6e-05, 0.001, 12, True)]
+    assert told == ["0.290323", "6e-05", "0.001", "12", "True"]
 
 
 def test_names_of_runs_are_for_verbose() -> None:
@@ -133,15 +121,13 @@ def test_names_of_runs_are_for_verbose() -> None:
         Change("out_dir", "out-of-a-first-run-with-a-long-name", "out-of-a-second", "log", "log"),
         Change("n_layer", 2, 8, "log", "log"),
     )
-    found, texts = replace(case_2(), changed=changed), []
-    for verbose in (False, True):
-        out = io.StringIO()
-        print_report([found], words("en"), out=out, width=80, color=False, verbose=verbose)
-        texts.append(out.getvalue())
-    assert "out_dir" not in texts[0]
-    assert "1 more with --verbose." in texts[0].partition("What changed")[2]
-    assert "out_dir" in texts[1]
-    assert all("n_layer" in text for text in texts)
+    found = replace(case_2(), changed=changed)
+    brief, verbose = printed(found), printed(found, verbose=True)
+    assert "out_dir" not in brief
+    assert "1 more with --verbose." in brief.partition("What changed")[2]
+    assert "out_dir" in verbose
+    assert "n_layer" in brief
+    assert "n_layer" in verbose
 
 
 def test_an_inferred_speed_of_both_has_its_mark() -> None:

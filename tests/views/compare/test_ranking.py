@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 
@@ -15,11 +14,10 @@ from nanopace.record import replace
 from nanopace.run import Fact
 from nanopace.views.json import compare_json
 from nanopace.views.page.page import compare_page
-from nanopace.views.terminal.report import print_report
 from nanopace.wording.catalog import words
 from nanopace.wording.numbers import LANGUAGES
 
-from ..cases import case_1
+from ..cases import case_1, printed
 
 LONG = "run-20260101_120000-a-name-as-long-as-weights-and-biases-make-them-{}.log"
 KNOBS = {"batch_size": 12, "gradient_accumulation_steps": 4, "block_size": 1024, "n_layer": 12, "n_head": 12}
@@ -54,14 +52,8 @@ def runs(count: int) -> list[Comparison]:
     return [compare(first, other) for other in others]
 
 
-def printed(comparisons: list[Comparison], language: str = "en", width: int = 80) -> str:
-    out = io.StringIO()
-    print_report(comparisons, words(language), out=out, width=width, color=False)
-    return out.getvalue()
-
-
 def test_the_order_and_the_table_come_first() -> None:
-    text = printed(runs(4))
+    text = printed(*runs(4))
     opening, table = text.split("\n\n")[:2]
     assert " ".join(opening.split()) == (
         "The losses are comparable only if all runs train on the same data, which the logs do not show. Ranked by "
@@ -73,13 +65,13 @@ def test_the_order_and_the_table_come_first() -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_six_runs_fit_on_two_screens(language: str) -> None:
-    lines = printed(runs(6), language).splitlines()
+    lines = printed(*runs(6), lang=language).splitlines()
     assert len(lines) <= 100
     assert max(map(len, lines)) <= 80
 
 
 def test_a_sentence_is_said_once_for_all_pairs() -> None:
-    text = " ".join(printed(runs(5)).split())
+    text = " ".join(printed(*runs(5)).split())
     assert text.count("on the same machine, it causes the difference") == 1
     assert "A – B, C, D, E: n_embd is the only setting" in text
 
@@ -88,15 +80,14 @@ def test_a_sentence_is_said_once_for_all_pairs() -> None:
 @pytest.mark.parametrize("count", [3, 6, 12])
 def test_no_word_of_a_table_is_broken(language: str, count: int) -> None:
     """Every word in the narrow tables is also in the wide ones, which have room for all."""
-    narrow, wide = (set(printed(runs(count), language, width).split()) for width in (80, 120))
+    narrow, wide = (set(printed(*runs(count), lang=language, width=width).split()) for width in (80, 120))
     assert narrow == wide
 
 
 def test_details_of_pairs_with_verbose() -> None:
-    out = io.StringIO()
-    print_report(runs(3), words("en"), out=out, width=80, color=False, verbose=True)
-    assert "What changed (A, C)" in out.getvalue()
-    assert "Best validation loss so far, at equal tokens, time and compute (A, B)" in out.getvalue()
+    text = printed(*runs(3), verbose=True)
+    assert "What changed (A, C)" in text
+    assert "Best validation loss so far, at equal tokens, time and compute (A, B)" in text
 
 
 def test_the_page_has_the_same_table_first() -> None:

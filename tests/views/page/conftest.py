@@ -1,4 +1,4 @@
-"""The run and the pair of runs whose pages are looked at."""
+"""The runs whose pages are looked at."""
 
 from __future__ import annotations
 
@@ -21,7 +21,12 @@ def run() -> Diagnosis:
 
 
 @pytest.fixture(scope="module")
-def pair() -> Comparison:
+def known() -> Diagnosis:
+    """A run whose card and tokens are known."""
+    return diagnose(open_runs(EXAMPLES / "wide-header.log", gpu="RTX 4070")[0])
+
+
+@pytest.fixture(scope="module")
+def pair(known: Diagnosis) -> Comparison:
     narrow = open_runs(EXAMPLES / "narrow.log", config=EXAMPLES / "narrow.py", gpu="RTX 4070")[0]
-    wide = open_runs(EXAMPLES / "wide-header.log", gpu="RTX 4070")[0]
-    return compare(diagnose(narrow), diagnose(wide))
+    return compare(diagnose(narrow), known)

@@ -6,39 +6,48 @@ import json
 from html.parser import HTMLParser
 
 DATA = 1  # of the scripts: the points of the charts; the first is in the head
+VOID = frozenset(("meta", "link", "input", "br", "hr", "wbr"))
 
 
 class Seen(HTMLParser):
-    """What a browser would make of a page."""
+    """Elements, scripts and text. Every element must be closed in its turn."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.parents: list[str] = []  # of each element
         self.scripts: list[str] = []
         self.text = ""
-        self._inside: list[str] = []
+        self.open: list[str] = []
         self.feed(page)
         self.close()
+        assert self.open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        self._inside.append(tag)
+        self.parents.append("".join(self.open[-1:]))
+        if tag not in VOID:
+            self.open.append(tag)
         if tag == "script":
             self.scripts.append("")
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in self._inside:
-            while self._inside.pop() != tag:
-                pass
+        if tag not in VOID:
+            assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if self._inside[-1:] == ["script"]:
+        if self.open[-1:] == ["script"]:
             self.scripts[-1] += data
-        elif self._inside[-1:] != ["style"]:
+        elif self.open[-1:] != ["style"]:
             self.text += data
 
     def with_tag(self, name: str) -> list[dict[str, str | None]]:
         return [attributes for tag, attributes in self.tags if tag == name]
+
+    def children_of(self, parent: str) -> list[str | None]:
+        """The ids of the direct children of all such elements."""
+        pairs = zip(self.parents, self.tags, strict=True)
+        return [attributes.get("id") for inside, (_, attributes) in pairs if inside == parent]
 
     @property
     def data(self) -> dict[str, object]:
@@ -48,24 +57,3 @@ class Seen(HTMLParser):
 
 def plain(text: str) -> str:
     return " ".join(text.split())
-
-
-def children_of(page: str, parent: str) -> list[str | None]:
-    """The ids of the direct children of all such elements."""
-    found: list[str | None] = []
-    inside: list[str] = []
-
-    class Children(HTMLParser):
-        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            if inside[-1:] == [parent]:
-                found.append(dict(attrs).get("id"))
-            if tag not in ("input", "meta", "wbr", "path", "rect"):
-                inside.append(tag)
-
-        def handle_endtag(self, tag: str) -> None:
-            if tag in inside:
-                while inside.pop() != tag:
-                    pass
-
-    Children().feed(page[page.index("<body>") :])
-    return found

@@ -6,7 +6,6 @@ import io
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -15,39 +14,10 @@ from nanopace import Comparison, Diagnosis, Run, compare, diagnose, open_run
 from nanopace.diagnosis.compare.compare import compare as compare_diagnoses
 from nanopace.views.page.render import asset
 
+from .seen import Seen
+
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 MOST = 80_000  # bytes: a notebook keeps every output
-
-
-class Tags(HTMLParser):
-    """Which elements there are, what is open, and the text."""
-
-    VOID = frozenset(("path", "br", "hr", "meta"))
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.seen: list[str] = []
-        self.open: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.said = ""
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
-        self.attributes += attrs
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
-        self.attributes += attrs
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.said += data
 
 
 @pytest.fixture(scope="module")
@@ -64,24 +34,24 @@ def html_of(result: Run | Diagnosis | Comparison) -> str:
 
 
 def test_they_show_themselves(run: Run) -> None:
-    of_run, of_diagnosis, of_comparison = (Tags(html_of(each)) for each in shown(run))
-    for tags in (of_run, of_diagnosis, of_comparison):
-        assert "wide.log" in tags.said
-        assert tags.open == []
-        assert tags.seen.count("svg") == 2
-        assert tags.seen[:2] == ["div", "style"]
-    assert "n_layer" in of_run.said
-    assert "Try: " not in of_run.said  # a Run has no opinion
-    assert "A normal step takes" in of_diagnosis.said
-    assert "waiting" not in of_diagnosis.said
-    assert "B" in of_comparison.said
+    of_run, of_diagnosis, of_comparison = (Seen(html_of(each)) for each in shown(run))
+    for seen in (of_run, of_diagnosis, of_comparison):
+        assert "wide.log" in seen.text
+        assert len(seen.with_tag("svg")) == 2
+        assert [tag for tag, _ in seen.tags[:2]] == ["div", "style"]
+    assert "n_layer" in of_run.text
+    assert "Try: " not in of_run.text  # a Run has no opinion
+    assert "A normal step takes" in of_diagnosis.text
+    assert "waiting" not in of_diagnosis.text
+    assert "B" in of_comparison.text
 
 
 def test_nothing_runs_and_nothing_is_loaded(run: Run) -> None:
     for each in shown(run):
-        tags = Tags(html_of(each))
-        assert not {"script", "link", "iframe", "img", "object", "form", "a"} & {*tags.seen}
-        assert not [name for name, _ in tags.attributes if name.startswith("on") or name in ("src", "href")]
+        tags = Seen(html_of(each)).tags
+        assert not {"script", "link", "iframe", "img", "object", "form", "a"} & {tag for tag, _ in tags}
+        names = {name for _, attributes in tags for name in attributes}
+        assert not [name for name in names if name.startswith("on") or name in ("src", "href")]
         assert "http" not in html_of(each)
 
 
@@ -92,7 +62,7 @@ def test_a_hostile_log_stays_text() -> None:
     file.name = f"/tmp/{name}" + "x" * 100_000
     run = open_run(file, set={"dataset": "<img src=x onerror=alert(1)>"})
     for each in shown(run):
-        assert not {"script", "img"} & {*Tags(html_of(each)).seen}
+        assert not {"script", "img"} & {tag for tag, _ in Seen(html_of(each)).tags}
         assert len(html_of(each)) < MOST
 
 
@@ -113,7 +83,7 @@ def test_a_long_run_stays_small(tmp_path: Path) -> None:
 
 def test_a_run_without_figures() -> None:
     for each in shown(open_run(io.BytesIO(b"iter 0: loss nan, time 5.00ms, mfu -100.00%\n"))):
-        assert Tags(html_of(each)).open == []
+        assert Seen(html_of(each)).text
 
 
 def test_it_has_the_colours_of_the_page_and_no_others(run: Run) -> None:

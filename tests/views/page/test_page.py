@@ -8,12 +8,13 @@ import re
 
 from nanopace.diagnosis.comparison import Comparison
 from nanopace.diagnosis.result import Diagnosis, SlowRow
+from nanopace.views.page.labels import headings
 from nanopace.views.page.page import Made, compare_page, explain_page, explained, explained_run
-from nanopace.views.page.render import ROOM, headings, templates
+from nanopace.views.page.render import ROOM, templates
 from nanopace.views.page.slow_list import LIVE_SLOW_ROWS, MOST_SLOW_ROWS
 from nanopace.wording.catalog import words
 
-from .seen import Seen, children_of, plain
+from .seen import Seen, plain
 
 
 def test_nothing_is_loaded(run: Diagnosis, pair: Comparison) -> None:
@@ -61,7 +62,7 @@ def test_every_part_has_its_place_in_the_address(run: Diagnosis, pair: Compariso
         assert {link.removeprefix("#") for link in links if not rows.fullmatch(link)} <= ids
         assert all(attributes.get("id") for tag, attributes in seen.tags if tag in ("section", "h1", "h2", "h3"))
         for parent in ("article", "main"):
-            assert None not in children_of(page, parent)
+            assert None not in seen.children_of(parent)
     assert "#run-1-iteration-500" in explain_page([run, run], words("en"))
 
 

@@ -16,6 +16,7 @@ from nanopace.views.page.page import compare_page, explain_page
 from nanopace.views.page.render import SCRIPTS
 from nanopace.wording.catalog import words
 
+from ..cases import bare
 from .seen import DATA, Seen, plain
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e<!--\u2028'\"&amp;.log"
@@ -96,13 +97,7 @@ def test_any_curve_can_be_written(run: Diagnosis, curves: Curves) -> None:
 
 
 def test_what_is_unknown_is_left_out(run: Diagnosis) -> None:
-    def unknown(part: object) -> dict[str, None]:
-        return {field.name: None for field in dataclasses.fields(part) if "None" in str(field.type)}  # type: ignore[arg-type]
-
-    parts = ("source", "evaluations", "checkpoints", "wall", "ahead", "throughput", "mfu", "model", "loss", "step")
-    known = {name: getattr(run, name) for name in parts}
-    bare = {name: dataclasses.replace(part, **unknown(part)) for name, part in known.items()}
-    poor = dataclasses.replace(run, **bare, startup=None, slow_rows=(), findings=(), facts={}, curves=Curves())
+    poor = bare(run)
     text = plain(Seen(explain_page([poor], words("en"))).text)
     assert "normal step" in text
     assert "None" not in text

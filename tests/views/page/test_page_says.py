@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import re
 
 import pytest
@@ -15,10 +14,10 @@ from nanopace.run import Fact
 from nanopace.views.page.page import compare_page, explain_page
 from nanopace.views.report import SECTIONS
 from nanopace.views.sections import Explained
-from nanopace.views.terminal.report import print_report
 from nanopace.wording.catalog import words
 from nanopace.wording.numbers import LANGUAGES
 
+from ..cases import printed
 from .seen import Seen, plain
 
 
@@ -26,9 +25,7 @@ from .seen import Seen, plain
 def test_the_answer_is_the_terminals(run: Diagnosis, lang: str) -> None:
     page = explain_page([run], words(lang))
     assert f'<html lang="{lang}" ' in page
-    out = io.StringIO()
-    print_report([run], words(lang), out=out, width=120, color=False)
-    opening = plain(out.getvalue().split("\n\n")[0])
+    opening = plain(printed(run, lang=lang, width=120).split("\n\n")[0])
     title, answer = opening.split(words(lang).text("A normal step takes {step}.", step="|").partition("|")[0], 1)
     assert run.source.name in title
     assert answer
@@ -92,14 +89,9 @@ def test_settings_are_as_one_types_them_in_every_language(run: Diagnosis, pair: 
         "dataset": Fact("fineweb_edu_of_last_autumn", "log"),
     }
     text = plain(Seen(explain_page([dataclasses.replace(run, facts=facts)], words(lang))).text)
-    told = (("learning_rate", "0.003"), ("min_lr", "6e-05"), ("vocab_size", "50304"), ("grad_clip", "1.0"))
-    for name, value in (
-        *told,
-        ("compile", "True"),
-        ("corpus", "3fa9c1d2e8…"),
-        ("dataset", "fineweb_edu_of_last_autumn"),
-    ):
-        assert f"{name} {value} " in text
+    told = ["learning_rate 0.003", "min_lr 6e-05", "vocab_size 50304", "grad_clip 1.0", "compile True"]
+    for setting in (*told, "corpus 3fa9c1d2e8…", "dataset fineweb_edu_of_last_autumn"):
+        assert f"{setting} " in text
     changed = dataclasses.replace(pair, changed=(Change("learning_rate", 0.003, 0.0006, "log", "inferred"),))
     assert "learning_rate 0.003 ~0.0006" in plain(Seen(compare_page([changed], words(lang))).text)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from pathlib import Path
 
 import pytest
 
@@ -19,14 +18,7 @@ from nanopace.views.page.places import clock_places
 from nanopace.views.page.speed_charts import mfu_chart, tokens_chart
 from nanopace.wording.catalog import words
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
 EN = words("en")
-
-
-@pytest.fixture(scope="module")
-def known() -> Diagnosis:
-    """A run whose card and tokens are known."""
-    return diagnose(open_runs(EXAMPLES / "wide-header.log", gpu="RTX 4070")[0])
 
 
 @pytest.fixture(scope="module")

@@ -11,32 +11,14 @@ from typing import Any
 import pytest
 
 from nanopace.diagnosis.codes import FINDINGS
-from nanopace.diagnosis.result import (
-    Ahead,
-    Cause,
-    Checkpoints,
-    Curves,
-    Diagnosis,
-    Evaluations,
-    Finding,
-    Level,
-    Loss,
-    Mfu,
-    Model,
-    Restarts,
-    SlowRow,
-    Source,
-    Step,
-    Throughput,
-    Wall,
-)
+from nanopace.diagnosis.result import Ahead, Cause, Curves, Finding, Level, Mfu, SlowRow, Throughput
 from nanopace.run import Fact
 from nanopace.views.report import SECTIONS, seconds_by_phase
 from nanopace.views.terminal.report import print_report
 from nanopace.wording.catalog import words
 from nanopace.wording.numbers import LANGUAGES
 
-from ..cases import case_1, case_2, columns, contrast, explain
+from ..cases import bare, case_1, case_2, columns, contrast, explain, printed
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
@@ -101,7 +83,7 @@ def test_no_slow_row_is_said_so() -> None:
 def test_nothing_to_change_is_said_once() -> None:
     text = explain(findings=(Finding("nothing_to_change", {"overhead_share": 0.004}, advice=True),))
     assert text.count("Nothing is worth changing") == 1
-    assert "Do:" not in text
+    assert "Try:" not in text
 
 
 def test_a_phase_that_is_nothing_is_not_shown() -> None:
@@ -222,10 +204,9 @@ def test_a_shift_of_the_baseline_is_a_table() -> None:
 
 
 def test_several_runs_follow_each_other() -> None:
-    out = io.StringIO()
-    print_report([case_1("a.log"), case_1("b.log")], words("en"), out=out, width=80)
-    assert out.getvalue().index("a.log") < out.getvalue().index("b.log")
-    assert out.getvalue().count("Where the time went") == 2
+    text = printed(case_1("a.log"), case_1("b.log"))
+    assert text.index("a.log") < text.index("b.log")
+    assert text.count("Where the time went") == 2
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -303,27 +284,13 @@ def test_the_width_is_the_terminal_s_or_80(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_log_that_tells_little_is_still_explained(language: str) -> None:
-    bare = Diagnosis(
-        source=Source("step.log", "nanochat", 1, 5, 5, None, "error"),
-        facts={},
-        step=Step(300.0, 0.0, 1, 0, (Level(5, 5, 300.0),), None),
-        slow_rows=(),
-        evaluations=Evaluations(3, 0, 3, None, None, False, None),
-        checkpoints=Checkpoints(0, None, "unknown", 0, 0),
-        startup=None,
-        restarts=Restarts(0, 0, 0.0),
-        wall=Wall(0.3, 0.3, None, None, 0.0, 0.0, 0.0, 0.0, None, None, 1.0, False),
-        ahead=Ahead(300.0, None, None, None),
-        throughput=Throughput(None, None, None, None, None, None, None),
-        mfu=Mfu(None, None, None, None, None, None, None, None, None, None, None),
-        model=Model(None, None, None),
-        loss=Loss("bpb", None, None, None, None, None, None, None, None, None, None, ()),
-        findings=(Finding("evaluations_outside_clock", {"count": 3}), Finding("mfu_unknown", {"missing": "n_layer"})),
-        curves=Curves(row_iteration=(5,), row_ms=(300.0,), row_cause=(None,)),
-    )
-    out = io.StringIO()
-    print_report([bare], words(language), out=out, width=60)
-    text = " ".join(out.getvalue().split())
+    findings = (Finding("evaluations_outside_clock", {"count": 3}), Finding("mfu_unknown", {"missing": "n_layer"}))
+    little = bare(case_1("step.log"))
+    failed = dataclasses.replace(little.source, format="nanochat", rows=1, ending="error")
+    step = dataclasses.replace(little.step, median_ms=300.0, normal_rows=1)
+    curves = Curves(row_iteration=(5,), row_ms=(300.0,), row_cause=(None,))
+    run = dataclasses.replace(little, source=failed, step=step, curves=curves, findings=findings)
+    text = " ".join(printed(run, lang=language, width=60).split())
     assert words(language).ending("error") in text
     said = words(language).finding("evaluations_outside_clock", {"count": 3})
     assert text.count(" ".join(said.split())) == 1

@@ -7,20 +7,17 @@ instead of B, each change to A is trained by itself.
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
-from nanopace.cli.html import check_target, write_page
-from nanopace.cli.options import add_language, add_layout, bounded, words_of, writer_of
+from nanopace.cli.html import write_page
+from nanopace.cli.options import add_language, add_layout, bounded, check_output, print_found, words_of
 from nanopace.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from nanopace.literals import Value
-    from nanopace.tune.ablate.ablate import Plan
     from nanopace.tune.ablate.trials import Trial, Tried
-    from nanopace.tune.ablate.variants import Variants
     from nanopace.views.terminal.writer import TerminalWriter
     from nanopace.wording.catalog import Words
 
@@ -69,8 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
-    if args.html is not None:
-        check_target(args.html)
+    check_output(args)
     if (args.b is None) == (not args.tries):
         raise UsageError("pass either a second config, B, or changes to the first: --try matrix_lr=0.02")
     if args.tries and args.together:
@@ -78,15 +74,8 @@ def run(args: argparse.Namespace) -> int:
     found, page, write = _which_made_it(args, words) if args.b is not None else _what_each_does(args, words)
     if args.html is not None:
         write_page(args.html, page())
-    if args.json:
-        from nanopace.views.json import object_json
-
-        sys.stdout.write(object_json(found))
-    if args.json or args.html is not None:
-        return 0
-    writer = writer_of(args)
-    write(writer)
-    writer.finish()
+    if args.json or args.html is None:
+        print_found(args, found, write)
     return 0
 
 
@@ -95,32 +84,15 @@ Answer = tuple[object, "Callable[[], str]", "Callable[[TerminalWriter], None]"]
 
 
 def _which_made_it(args: argparse.Namespace, words: Words) -> Answer:
-    plan = _plan(args)
-    from nanopace.tune.ablate.ablate import conclude
-    from nanopace.tune.ablate.ablate_view import page, write
-
-    found = conclude(plan, _measured(plan.trials, args, words, all_needed=True))
-    return found, lambda: page(found, f"{args.a} → {args.b}", words), lambda writer: write(found, words, writer)
-
-
-def _what_each_does(args: argparse.Namespace, words: Words) -> Answer:
-    plan = _variants(args)
-    from nanopace.tune.ablate.variants import conclude_variants
-    from nanopace.tune.ablate.variants_view import page, write
-
-    found = conclude_variants(plan, _measured(plan.trials, args, words, all_needed=False))
-    return found, lambda: page(found, args.a, words), lambda writer: write(found, words, writer)
-
-
-def _plan(args: argparse.Namespace) -> Plan:
     from nanopace.config import KNOBS
-    from nanopace.tune.ablate.ablate import make_plan
+    from nanopace.tune.ablate.ablate import conclude, make_plan
+    from nanopace.tune.ablate.ablate_view import page, write
 
     together = [[name.strip() for name in each.split(",")] for each in args.together]
     unknown = [name for each in together for name in each if name not in KNOBS]
     if unknown:
         raise UsageError("--together: unknown knob {knob}", knob=unknown[0])
-    return make_plan(
+    plan = make_plan(
         _knobs(args.a),
         _knobs(args.b),
         steps=args.loss or args.steps,
@@ -129,20 +101,25 @@ def _plan(args: argparse.Namespace) -> Plan:
         orders=args.orders,
         together=together,
     )
+    found = conclude(plan, _measured(plan.trials, args, words, all_needed=True))
+    return found, lambda: page(found, f"{args.a} → {args.b}", words), lambda writer: write(found, words, writer)
 
 
-def _variants(args: argparse.Namespace) -> Variants:
+def _what_each_does(args: argparse.Namespace, words: Words) -> Answer:
     from nanopace.config_text import read_override, split_overrides
-    from nanopace.tune.ablate.variants import make_variants
+    from nanopace.tune.ablate.variants import conclude_variants, make_variants
+    from nanopace.tune.ablate.variants_view import page, write
 
     tries = [split_overrides(text) for text in args.tries]
-    return make_variants(
+    plan = make_variants(
         _knobs(args.a),
         {", ".join(each): dict(read_override(setting, "--try") for setting in each) for each in tries},
         steps=args.loss or args.steps,
         repeats=args.repeats,
         evaluates=args.loss is not None,
     )
+    found = conclude_variants(plan, _measured(plan.trials, args, words, all_needed=False))
+    return found, lambda: page(found, args.a, words), lambda writer: write(found, words, writer)
 
 
 def _knobs(path: str) -> Mapping[str, Value]:

@@ -63,9 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from nanopace.price_text import price_list
+
     words = words_of(args)
     settings = Lettered(args.config, args.set, args.gpu, args.pattern)
-    prices = _prices(args)
+    prices = price_list((_split(text, "=") for text in args.price), (_split(text, "=") for text in args.co2))
     settings.letters |= set(prices) - {""}
     check_output(args)
     staged = _read(find_sources(args.logs, words), settings, args.stage)
@@ -177,27 +179,13 @@ def _no_pair(logs: Sequence[str], staged: Staged) -> UsageError:
     return UsageError("compare needs two runs of the same stage, but there is only one of each: {names}", names=names)
 
 
-def _prices(args: argparse.Namespace) -> Mapping[str, Prices]:
-    """The prices by letter; empty if none is given."""
-    if not args.price and not args.co2:
-        return {}
-    from nanopace.price_text import price_list
-
-    return price_list([_split(text, "=") for text in args.price], [_split(text, "=") for text in args.co2])
-
-
 def _compared(runs: Sequence[Run], prices: Mapping[str, Prices]) -> list[Comparison]:
+    from nanopace.diagnosis.billing import billed
     from nanopace.diagnosis.compare.compare import compare
     from nanopace.diagnosis.diagnose import diagnose
+    from nanopace.price_text import prices_of
 
-    first, *others = map(diagnose, runs)
-    if prices:
-        from nanopace.diagnosis.billing import billed
-        from nanopace.price_text import prices_of
-
-        first, *others = (
-            billed(run, prices_of(prices, _letter(number))) for number, run in enumerate((first, *others))
-        )
+    first, *others = (billed(diagnose(run), prices_of(prices, _letter(number))) for number, run in enumerate(runs))
     return [compare(first, other) for other in others]
 
 

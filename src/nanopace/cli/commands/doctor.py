@@ -38,8 +38,6 @@ _GIB = 1 << 30
 
 
 class Line(NamedTuple):
-    """The result of one check."""
-
     state: State
     text: str
 

@@ -6,8 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from nanopace.cli.main import complain
-from nanopace.cli.options import add_output, add_pattern, add_prices, add_stage, check_output, show, words_of
-from nanopace.cli.run_arguments import Settings, find_sources, of_stage, override, read_runs
+from nanopace.cli.options import add_facts, add_output, add_prices, add_stage, check_output, show, words_of
+from nanopace.cli.run_arguments import Settings, find_sources, of_stage, read_runs, settings_of
 from nanopace.errors import NanopaceError, UsageError
 
 if TYPE_CHECKING:
@@ -24,15 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LOG",
         help="a log, a directory of logs, a torch.profiler trace, or - for standard input",
     )
-    group = parser.add_argument_group("facts missing from the log")
-    group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file (read, never executed)")
-    group.add_argument(
-        "--set", metavar="NAME=VALUE", action="append", default=[], help="set a knob, such as batch_size=8"
-    )
-    group.add_argument(
-        "--gpu", metavar="NAME", help='the card that ran, such as "4070" or "2x 4090" (see nanopace cards)'
-    )
-    add_pattern(group)
+    add_facts(parser, "batch_size=8", "that ran")
     add_stage(parser)
     add_prices(parser)
     add_output(parser)
@@ -40,8 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
-    settings = Settings(args.config, dict(map(override, args.set)), args.gpu, tuple(args.pattern))
-    settings.check()
+    settings = settings_of(args)
     prices = _prices(args)
     check_output(args)
     if any(name.removesuffix(".gz").endswith(".json") for name in args.logs):

@@ -12,11 +12,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nanopace.cli.options import add_language, add_stage, words_of
-from nanopace.cli.run_arguments import Settings, find_sources, of_stage, override, read_runs
+from nanopace.cli.options import add_facts, add_language, add_stage, words_of
+from nanopace.cli.run_arguments import find_sources, of_stage, read_runs, settings_of
 from nanopace.errors import InputError, reason_of
 
 if TYPE_CHECKING:
@@ -40,19 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--project", metavar="NAME", default="nanopace", help="project in the tracker (default: nanopace)"
     )
-    group = parser.add_argument_group("facts missing from the log")
-    group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file (read, never executed)")
-    group.add_argument(
-        "--set", metavar="NAME=VALUE", action="append", default=[], help="set a knob, such as batch_size=8"
-    )
+    add_facts(parser, "batch_size=8")
     add_stage(parser)
     add_language(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
-    settings = Settings(args.config, dict(map(override, args.set)))
-    settings.check()
+    settings = settings_of(args)
     runs = [
         run
         for source in find_sources([args.log], words)
@@ -72,12 +68,19 @@ def _place(out: Path | None, run: Run, tool: str) -> Path:
 
 
 def _export(run: Run, args: argparse.Namespace, out: Path, words: Words) -> str:
+    from nanopace.export.perfetto import to_perfetto
     from nanopace.export.points import points
+    from nanopace.export.table import to_csv, to_parquet
 
     exported = points(run)
     if args.to in _TRACKERS:
         return _to_tracker(run, exported, args, out, words)
-    data = _writers(run.name)[args.to](exported)
+    writers: Mapping[str, Callable[[Sequence[Point]], bytes]] = {
+        "csv": to_csv,
+        "parquet": to_parquet,
+        "perfetto": partial(to_perfetto, run.name),
+    }
+    data = writers[args.to](exported)
     if args.out is not None and str(args.out) == "-":
         sys.stdout.buffer.write(data)
         return ""
@@ -85,16 +88,10 @@ def _export(run: Run, args: argparse.Namespace, out: Path, words: Words) -> str:
     return words.plural("{path}: {n} point", "{path}: {n} points", len(exported), path=out)
 
 
-def _writers(name: str) -> Mapping[str, Callable[[Sequence[Point]], bytes]]:
-    from nanopace.export.perfetto import to_perfetto
-    from nanopace.export.table import to_csv, to_parquet
-
-    return {"csv": to_csv, "parquet": to_parquet, "perfetto": lambda points: to_perfetto(name, points)}
-
-
 def _to_tracker(run: Run, exported: Sequence[Point], args: argparse.Namespace, out: Path, words: Words) -> str:
     from nanopace.export.tracker import send
-    from nanopace.trackers.tracker import Heading, make_tracker
+    from nanopace.trackers.libraries import make_tracker
+    from nanopace.trackers.tracker import Heading
 
     tracker = make_tracker(args.to, f"--to {args.to}")
     config = {name: fact.value for name, fact in run.facts.items()}

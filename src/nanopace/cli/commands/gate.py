@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nanopace.cli.options import add_language, add_pattern, add_stage, bounded, words_of
-from nanopace.cli.run_arguments import Settings, find_sources, of_stage, override, read_runs
+from nanopace.cli.run_arguments import Settings, find_sources, of_stage, read_runs, settings_of
 from nanopace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -68,8 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
     limits = _limits(args)
-    settings = Settings(args.config, dict(map(override, args.set)), args.gpu, tuple(args.pattern))
-    settings.check()
+    settings = settings_of(args)
     runs = [_read(source, settings, args.stage, words) for source in (args.new, args.base) if source is not None]
     if len({run.stage for run in runs if run.stage is not None}) > 1:
         raise UsageError(

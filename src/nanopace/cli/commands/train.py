@@ -143,7 +143,7 @@ def _tracked(listener: Listener, log_to: str | None, given: Mapping[str, Value])
     if not flags:
         return listener
     from nanopace.cli.display.tracked import Tracked
-    from nanopace.trackers.tracker import make_tracker
+    from nanopace.trackers.libraries import make_tracker
 
     project, name = (str(given.get(knob, KNOBS[knob].default)) for knob in ("wandb_project", "wandb_run_name"))
     trackers = {each: make_tracker(each, flag) for each, flag in flags.items()}

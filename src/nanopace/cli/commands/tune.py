@@ -6,11 +6,10 @@ The tokens per step stay the same, and so does the loss. Without a config, it tu
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 from nanopace.cli.config_output import add_answer, check_answer, write_answer
-from nanopace.cli.options import words_of, writer_of
+from nanopace.cli.options import print_found, words_of
 from nanopace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,15 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
     from nanopace.tune.recommend.amounts import read_seconds
+    from nanopace.tune.search.tune_view import config_text, write
 
     budget_s = read_seconds(args.budget, "--budget")
     given = _given(args.config)
     check_answer(args)
     found = _measured(given, budget_s, args, words)
-    _show(found, args, words)
+    print_found(args, found, lambda writer: write(found, words, writer))
     if args.write is not None:
-        from nanopace.tune.search.tune_view import config_text
-
         write_answer(args, config_text(found, args.config), words)
     return 0
 
@@ -83,16 +81,3 @@ def _measured(given: dict[str, Value] | None, budget_s: float, args: argparse.Na
             budget_s,
             lambda each: trials.add(each.outcome, [setting_name(each.changed) or words.text("as given")]),
         )
-
-
-def _show(found: Tuned, args: argparse.Namespace, words: Words) -> None:
-    from nanopace.tune.search.tune_view import write
-
-    if args.json:
-        from nanopace.views.json import object_json
-
-        sys.stdout.write(object_json(found))
-        return
-    writer = writer_of(args)
-    write(found, words, writer)
-    writer.finish()

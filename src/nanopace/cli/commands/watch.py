@@ -7,11 +7,12 @@ import os
 import signal
 import sys
 import threading
-from contextlib import suppress
-from typing import TYPE_CHECKING, BinaryIO
+from contextlib import closing, suppress
+from functools import partial
+from typing import TYPE_CHECKING
 
-from nanopace.cli.options import add_language, add_pattern, bounded, words_of
-from nanopace.cli.run_arguments import Settings, override, read_quietly
+from nanopace.cli.options import add_facts, add_language, bounded, words_of
+from nanopace.cli.run_arguments import Settings, read_quietly, settings_of
 from nanopace.errors import InputError, UsageError
 from nanopace.wording.printable import clean
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nanopace.live.comments import Say
-    from nanopace.live.notify import Complain, Notifier
+    from nanopace.live.notify import Channel, Complain
     from nanopace.live.observed import Observer
     from nanopace.live.passthrough import Bytes
     from nanopace.live.reading import Reader
@@ -54,15 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="alert after this long without a line (default: depends on the pace of the run)",
     )
-    group = parser.add_argument_group("facts missing from the log")
-    group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file (read, never executed)")
-    group.add_argument(
-        "--set", metavar="NAME=VALUE", action="append", default=[], help="set a knob, such as max_iters=5000"
-    )
-    group.add_argument(
-        "--gpu", metavar="NAME", help='the card in use, such as "4070" or "2x 4090" (see nanopace cards)'
-    )
-    add_pattern(group)
+    add_facts(parser, "max_iters=5000", "in use")
     group = parser.add_argument_group("a live page in the browser")
     group.add_argument(
         "--web", action="store_true", help="serve a live page of the log, or of every run in a directory"
@@ -90,10 +83,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
-    settings = Settings(args.config, dict(map(override, args.set)), args.gpu, tuple(args.pattern))
-    settings.check()
+    settings = settings_of(args)
     complete = _completion(settings)
-    _check_notify(args)
+    _channels(args, lambda _: None)  # before anything is watched
     if args.web or args.open:
         return _watch_on_a_page(args, words, settings, complete)
     if given := next((name for name in ("host", "port", "price") if getattr(args, name) is not None), None):
@@ -158,15 +150,14 @@ def _watch_file(args: argparse.Namespace, words: Words, complete: Callable[[Run]
     def complain(error: InputError) -> None:
         _tell(words.text("{error}; waiting for more", error=words.error(error)))
 
-    def make(observer: Observer) -> Document:
-        return Document(find, observer, complain)
-
-    _watch(Waiting(stop), directory or path, args, words, complete, stop, reader=make)
+    reader = partial(Document, find, complain=complain)
+    _watch(Waiting(stop), directory or path, args, words, complete, stop, reader=reader)
     return 0
 
 
 def _watch_on_a_page(args: argparse.Namespace, words: Words, settings: Settings, complete: Callable[[Run], Run]) -> int:
     """Show files until Ctrl-C. The output of a pipe or a command is passed on as without a page."""
+    from nanopace.live.chosen import announce
     from nanopace.price_text import shared_prices
 
     prices = shared_prices([] if args.price is None else [args.price])
@@ -183,8 +174,7 @@ def _watch_on_a_page(args: argparse.Namespace, words: Words, settings: Settings,
         opened = _open if args.open else None
         serve(library, words, _tell, listening, host=args.host, prices=prices, ready=opened)
 
-    def read(source: str | BinaryIO) -> list[Run]:
-        return read_quietly(source, settings)
+    read = partial(read_quietly, settings=settings)
 
     def beside(library: Library) -> threading.Thread:
         page = threading.Thread(target=show, args=(library,), name="nanopace-web", daemon=True)
@@ -197,9 +187,7 @@ def _watch_on_a_page(args: argparse.Namespace, words: Words, settings: Settings,
     if args.words and args.words != ["-"]:
         for path in args.words:
             if not os.path.exists(path):
-                if not os.path.isdir(os.path.dirname(path.rstrip("/")) or "."):
-                    raise InputError("{path}: no such file", path=path)
-                _tell(words.text("{path}: does not exist yet; waiting for it", path=path))
+                announce(path, words, _tell)
         show(Library(args.words, read, silent_s=args.silent))
         return 0
     watched: list[Watcher] = []
@@ -261,6 +249,7 @@ def _watch(
     reader: Callable[[Observer], Reader] | None = None,
     watched: list[Watcher] | None = None,
 ) -> None:
+    from nanopace.live.notify import Notifier
     from nanopace.live.printer import Printer
     from nanopace.live.session import Session
     from nanopace.live.watcher import Watcher
@@ -271,7 +260,7 @@ def _watch(
     printer = Printer(_output(), terminal=terminal, color=color, encoding=sys.stdout.encoding)
 
     name = "stdin" if path is None else os.path.basename(path.rstrip("/")) or path
-    notifier = _notifier(args, name, lambda error: printer.comment(words.error(error)))
+    notifier = Notifier(name, _channels(args, lambda error: printer.comment(words.error(error))))
 
     def make(say: Say) -> Watcher:
         watcher = Watcher(
@@ -285,41 +274,23 @@ def _watch(
             watched.append(watcher)
         return watcher
 
-    tell = None if notifier is None else notifier.tell
-    session = Session(source, printer, make, words, footer=terminal, quiet=args.quiet, path=path, tell=tell)
-    try:
+    session = Session(source, printer, make, words, footer=terminal, quiet=args.quiet, path=path, tell=notifier.tell)
+    with closing(notifier):
         session.run(stop, exit_code)
-    finally:
-        if notifier is not None:
-            notifier.close()
 
 
-def _check_notify(args: argparse.Namespace) -> None:
-    """Reject bad notification settings before anything is watched."""
-    if args.notify is not None:
-        from nanopace.live.notify import split_command
-
-        split_command(args.notify)
-    if args.webhook is not None:
-        from nanopace.live.webhook import check_url
-
-        check_url(args.webhook)
-
-
-def _notifier(args: argparse.Namespace, name: str, complain: Complain) -> Notifier | None:
-    """Notifies others besides the person watching."""
-    if args.notify is None and args.webhook is None:
-        return None
-    from nanopace.live.notify import Channel, Notifier, Program
-
+def _channels(args: argparse.Namespace, complain: Complain) -> list[Channel]:
+    """Where alerts go besides the person watching. A bad setting is refused."""
     channels: list[Channel] = []
     if args.notify is not None:
+        from nanopace.live.notify import Program
+
         channels.append(Program(args.notify, complain))
     if args.webhook is not None:
         from nanopace.live.webhook import Webhook
 
         channels.append(Webhook(args.webhook, complain))
-    return Notifier(name, channels)
+    return channels
 
 
 def _output() -> int:

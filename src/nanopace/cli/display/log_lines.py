@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nanopace.ledger import CheckpointEvent, EvalEvent, Event, NoteEvent, StepEvent
@@ -210,17 +210,9 @@ def duration(seconds: float) -> str:
     """A time to the second, even after days: readers of the log may need it."""
     if seconds < 59.95:
         return f"{max(0.0, seconds):.1f} s"
-    return " ".join(_in_units(seconds, {"h": 3600, "min": 60, "s": 1}))
-
-
-def _in_units(seconds: float, units: Mapping[str, int]) -> list[str]:
-    """Start with the largest unit that is not zero."""
-    left, parts = round(seconds), list[str]()
-    for unit, length in units.items():
-        count, left = divmod(left, length)
-        if count or parts or length == 1:
-            parts.append(f"{count} {unit}")
-    return parts
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return (f"{hours} h " if hours else "") + f"{minutes} min {rest} s"
 
 
 def kwh(energy: float) -> str:

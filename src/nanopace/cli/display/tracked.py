@@ -23,12 +23,7 @@ class Tracked:
     """Passes everything on to another listener, and sends logged steps and all evaluations to each tracker."""
 
     def __init__(
-        self,
-        listener: Listener,
-        trackers: Mapping[str, Tracker],
-        given: Mapping[str, Value],
-        project: str,
-        name: str,
+        self, listener: Listener, trackers: Mapping[str, Tracker], given: Mapping[str, Value], project: str, name: str
     ) -> None:
         self._listener = listener
         self._trackers, self._given, self._project, self._name = trackers, given, project, name

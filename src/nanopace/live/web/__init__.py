@@ -4,8 +4,7 @@ source.py     where a run comes from: a log that is read again when it changes, 
 rotation.py   a rotated log and its older parts, as one log
 followed.py   one log: its runs, and whether they are still running
 library.py    all logs: finds them, and decides which to read next within a time budget
-alerts.py     what went wrong, and when it was noticed
-bar.py        the head of a page: state, progress, time left, cost
+bar.py        the head of a page: state, progress, time left, cost, alerts and when they were noticed
 pages.py      a page for one run, for several, or the list of all
 channel.py    one page as all its viewers see it, and what changed in it
 guard.py      access control: Host, Origin, token

@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TypeVar
 
 from starlette.applications import Starlette
@@ -16,7 +15,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from nanopace.live.web.bar import address
-from nanopace.live.web.channel import Channel, Rendered, rendered
+from nanopace.live.web.channel import Channel, rendered
 from nanopace.live.web.guard import Guard
 from nanopace.live.web.library import Key, Library, cores_are_busy
 from nanopace.live.web.pages import MOST_COMPARED, Pages
@@ -103,7 +102,7 @@ class Site:
         now = (await self._channel(keys, lang)).now
         assert now is not None
         events = address(keys, lang).replace("/?", "/events?", 1) + f"&version={now.version}"
-        return HTMLResponse(await self._aside(partial(_framed, now, events)))
+        return HTMLResponse(await self._aside(lambda: now.page.framed(now.body, now.charts, events=events)))
 
     async def _events(self, request: Request) -> Response:
         asked = request.query_params
@@ -130,7 +129,3 @@ async def _stream(channel: Channel, version: str) -> AsyncIterator[bytes]:
         while True:
             version, event = await channel.event(version)
             yield event
-
-
-def _framed(now: Rendered, events: str) -> str:
-    return now.page.framed(now.body, now.charts, events=events)

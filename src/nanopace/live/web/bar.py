@@ -2,28 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 from urllib.parse import urlencode
 
-from nanopace.diagnosis.result import Ahead, Diagnosis
-from nanopace.live.web.alerts import Alert
+from nanopace.diagnosis.result import Ahead, Diagnosis, Finding
 from nanopace.live.web.followed import Followed, State
 from nanopace.live.web.library import Key
 from nanopace.views.amounts import cost_name, in_table
 from nanopace.views.report import Report, made_of, share_done
+from nanopace.views.summary import ALARMS
 from nanopace.wording.catalog import Words
+from nanopace.wording.template import label
 
 LANGUAGE_NAMES = {"en": "English", "de": "Deutsch", "fr": "Français", "es": "Español"}
-SIGNS: dict[State, str] = {"running": "▶", "silent": "…", "finished": "✓", "stopped": "■"}
+_STATES: Mapping[State, tuple[str, str]] = {  # sign and word
+    "running": ("▶", label("running")),
+    "silent": ("…", label("silent")),
+    "finished": ("✓", label("finished")),
+    "stopped": ("■", label("stopped")),
+}
 
 
-def state_word(state: State, words: Words) -> str:
-    return {
-        "running": words.text("running"),
-        "silent": words.text("silent"),
-        "finished": words.text("finished"),
-        "stopped": words.text("stopped"),
-    }[state]
+class Alert(NamedTuple):
+    finding: Finding
+    noticed: str | None  # the time of day; None if it was already so when watching started
+
+
+class Alerts:
+    """Remembers when each alert was first noticed, however often a run is looked at."""
+
+    def __init__(self, clock: Callable[[], time.struct_time] = time.localtime) -> None:
+        self._clock = clock
+        self._noticed: dict[Key, dict[str, str | None]] = {}
+
+    def of(self, key: Key, run: Diagnosis) -> list[Alert]:
+        """The alerts, most serious first."""
+        first = key not in self._noticed
+        noticed = self._noticed.setdefault(key, {})
+        now = time.strftime("%H:%M", self._clock())
+        found = {each.code: each for each in run.findings if each.code in ALARMS}
+        for code in found:
+            noticed.setdefault(code, None if first else now)
+        return [Alert(found[code], noticed[code]) for code in ALARMS if code in found]
+
+
+def shown_state(state: State, words: Words) -> dict[str, object]:
+    """A state's name, sign and word."""
+    sign, word = _STATES[state]
+    return {"state": state, "sign": sign, "word": words.text(word)}
 
 
 def address(keys: Iterable[Key], lang: str) -> str:
@@ -47,9 +75,7 @@ def run_bar(run: Diagnosis, log: Followed, number: int, alerts: Iterable[Alert],
     """What the page of a single run has in addition."""
     state, report = log.state(number), Report(run, words)
     return {
-        "sign": SIGNS[state],
-        "state": state,
-        "word": state_word(state, words),
+        **shown_state(state, words),
         "progress": _progress(run, state),
         "facts": [{"name": name, "value": value} for name, value in _facts(run, state, words)],
         "alerts": [*_silence(log, state, words), *(_alert(each, report, words) for each in alerts)],

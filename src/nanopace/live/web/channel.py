@@ -43,14 +43,10 @@ class Channel:
         self.is_stale = False
         self.render = render
         self._left_s = time.monotonic()  # when someone last looked
-        self._now: Rendered | None = None
+        self.now: Rendered | None = None
         self._before: Rendered | None = None
         self._woken = asyncio.Event()
         self._events: dict[bool, bytes] = {}  # made once for all viewers
-
-    @property
-    def now(self) -> Rendered | None:
-        return self._now
 
     @property
     def idle_s(self) -> float:
@@ -58,11 +54,10 @@ class Channel:
         return 0.0 if self.listeners else time.monotonic() - self._left_s
 
     def show(self, rendered: Rendered) -> None:
-        """Make this the current page."""
         self.is_stale = False
-        if self._now is not None and rendered.version == self._now.version:
+        if self.now is not None and rendered.version == self.now.version:
             return
-        self._before, self._now = self._now, rendered
+        self._before, self.now = self.now, rendered
         self._events.clear()
         self.wake()
 
@@ -86,14 +81,14 @@ class Channel:
             await self._woken.wait()
             if self._has_seen(version):
                 return version, b": still here\n\n"
-        assert self._now is not None
+        assert self.now is not None
         known = self._before is not None and self._before.version == version
         if known not in self._events:
-            self._events[known] = _event(self._now, self._before if known else None)
-        return self._now.version, self._events[known]
+            self._events[known] = _event(self.now, self._before if known else None)
+        return self.now.version, self._events[known]
 
     def _has_seen(self, version: str) -> bool:
-        return self._now is None or self._now.version == version
+        return self.now is None or self.now.version == version
 
 
 def _event(now: Rendered, before: Rendered | None) -> bytes:

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 from nanopace.diagnosis.billing import billed
 from nanopace.diagnosis.compare.compare import compare
-from nanopace.diagnosis.result import Diagnosis
-from nanopace.live.web.alerts import Alerts
-from nanopace.live.web.bar import SIGNS, address, bar, run_bar, state_word
+from nanopace.live.web.bar import Alerts, address, bar, run_bar, shown_state
 from nanopace.live.web.library import Key, Library
 from nanopace.prices import Prices
 from nanopace.views.page.page import explained, overlaid
@@ -40,7 +38,7 @@ class Pages:
             log = self._library.log(keys[0])
             head["run"] = run_bar(known[0], log, keys[0].number, self._alerts.of(keys[0], known[0]), words)
         else:
-            page = _compared(known, words)
+            page = overlaid([compare(known[0], other) for other in known[1:]], words)
         return page._replace(content={**page.content, "bar": head})
 
     def _list(self, words: Words) -> Page:
@@ -65,15 +63,11 @@ class Pages:
     def _row(self, key: Key, words: Words) -> dict[str, object]:
         log = self._library.log(key)
         run, state = log.listed[key.number], log.state(key.number)
-        share = None
-        if run.max_iters:
-            share = min(1.0, run.last_iteration / run.max_iters)
+        share = min(1.0, run.last_iteration / run.max_iters) if run.max_iters else None
         return {
             "key": str(key),
             "href": address((key,), words.lang),
-            "sign": SIGNS[state],
-            "state": state,
-            "word": state_word(state, words),
+            **shown_state(state, words),
             "ending": words.ending(run.ending) if run.ending not in (None, "finished") else None,
             "iteration": words.count(run.last_iteration),
             "share": None if share is None else words.percent(share, 0),
@@ -93,11 +87,6 @@ def sparkline(losses: Sequence[float]) -> str | None:
     low, high = min(losses), max(losses)
     across, up = _WIDTH / (len(losses) - 1), (_HEIGHT - 4) / ((high - low) or 1.0)
     return " ".join(f"{at * across:.1f},{_HEIGHT - 2 - (loss - low) * up:.1f}" for at, loss in enumerate(losses))
-
-
-def _compared(runs: Sequence[Diagnosis], words: Words) -> Page:
-    """Compare all runs with the first, like `nanopace compare`."""
-    return overlaid([compare(runs[0], other) for other in runs[1:]], words)
 
 
 def _heads(words: Words) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from nanopace.diagnosis.compare.gate import Check, Gate
 from nanopace.diagnosis.result import Number
 from nanopace.wording.catalog import Words
+from nanopace.wording.gates import BY_ITERATION, COMPARED, GATES
 
 _MOST_DIGITS = 4
 _SIGNED = frozenset(("change", "low", "high", "lowest", "highest"))
@@ -22,9 +23,11 @@ def _sentence(check: Check, words: Words) -> str:
         new, base = check.numbers.get(f"new_{unit}"), check.numbers.get(f"base_{unit}")
         if isinstance(new, float) and isinstance(base, float):
             values[f"new_{unit}"], values[f"base_{unit}"] = words.apart(f"new_{unit}", new, base)
-    said = words.gate(check.code, values)
+    if "change" in values:
+        values["compared"] = words.say(COMPARED, values)
+    said = words.say(GATES[check.code], values)
     if check.by_iteration:
-        said = f"{said} {words.gate_by_iteration()}"
+        said = f"{said} {words.text(BY_ITERATION)}"
     return said if check.because is None else f"{said} {words.finding(check.because.code, check.because.numbers)}"
 
 

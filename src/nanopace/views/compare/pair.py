@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nanopace.diagnosis.comparison import Comparison
-from nanopace.diagnosis.result import Finding
+from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.views.document import Text, run_cell, run_letter
-from nanopace.views.report import marked, tilde
+from nanopace.views.report import first_of, marked, tilde
 from nanopace.wording.catalog import Words
 
 # The verdict has a sentence each on speed, learning, the time to a loss and the end: the first available of each kind.
@@ -98,7 +98,6 @@ class Pair:
         return {f"{a} (A)": self.a, f"{b} (B)": self.b, b: self.b, a: self.a}
 
     def lines(self, codes: Sequence[str]) -> list[str]:
-        """The sentences of these findings."""
         return [self.sentence(finding) for finding in self.found.findings if finding.code in codes]
 
     def rest(self, codes: Sequence[str]) -> list[str]:
@@ -129,8 +128,12 @@ class Pair:
         return next((each for each in risen if each.numbers["run"] in ahead), None)
 
     def first(self, codes: Sequence[str]) -> Finding | None:
-        found = {finding.code: finding for finding in reversed(self.found.findings)}
-        return next((found[code] for code in codes if code in found), None)
+        return first_of(self.found.findings, codes)
+
+
+def runs_of(comparisons: Sequence[Comparison]) -> list[Diagnosis]:
+    """All compared runs, the first one first."""
+    return [comparisons[0].a, *(each.b for each in comparisons)]
 
 
 def letter_pairs(comparisons: Sequence[Comparison], words: Words) -> list[Pair]:

@@ -42,12 +42,7 @@ def figures(pair: Pair) -> Section:
         (words.fact("parameters"), lambda d: d.model.parameters, lambda x: words.si(x, digits=2), "parameters"),
         (words.fact("flops_per_token"), lambda d: d.model.flops_per_token, words.flops, "flops_per_token"),
         (words.text("normal step"), lambda d: measured_step_ms(d.step), words.ms, ""),
-        (
-            words.text("one micro-batch"),
-            lambda d: d.throughput.micro_batch_ms,
-            words.ms,
-            "gradient_accumulation_steps",
-        ),
+        (words.text("one micro-batch"), lambda d: d.throughput.micro_batch_ms, words.ms, "gradient_accumulation_steps"),
         (words.text("tokens per second"), lambda d: d.throughput.tokens_per_s, words.si, "tokens_per_iteration"),
         (words.text("achieved"), achieved_of((a, b)), words.tflops, "flops_per_token"),
         (words.text("mfu of the card"), lambda d: d.mfu.card, lambda x: words.percent(x, 0), "flops_per_token"),

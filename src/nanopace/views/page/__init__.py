@@ -2,7 +2,7 @@
 
 page.py            what the templates are given
 slow_list.py       which slow rows it lists
-labels.py          the words of the page's own controls
+labels.py          the pages' own headings and controls
 render.py          template, content and charts to one file in which nothing of a log can act
 charts.py          what is drawn, before any pixel; losses in loss_charts.py, times to a loss in arrival_charts.py
 wall_timeline.py   the strips of the wall clock

@@ -8,13 +8,14 @@ from nanopace.diagnosis.result import Diagnosis
 from nanopace.views.page.charts import DASHED, Chart, Mark, Series
 from nanopace.views.page.places import clock_places
 from nanopace.wording.catalog import Words
+from nanopace.wording.template import label
 
 NEAR = 0.5  # of the card's memory: above this, draw its limit
-_MARKS: tuple[tuple[str, str, Mark], ...] = (  # reasons for a lower clock, worst first
-    ("thermal", "checkpoint", "triangle"),
-    ("hw_slowdown", "compile", "cross"),
-    ("power_brake", "compile", "cross"),
-    ("power_cap", "stall", "square"),
+_THROTTLED: tuple[tuple[str, str, Mark, str], ...] = (  # reasons for a lower clock, worst first
+    ("thermal", "checkpoint", "triangle", label("held back by heat")),
+    ("hw_slowdown", "compile", "cross", label("held back by the hardware")),
+    ("power_brake", "compile", "cross", label("held back by the power supply")),
+    ("power_cap", "stall", "square", label("at the power limit")),
 )
 
 
@@ -56,19 +57,13 @@ def _beside(run: Diagnosis, sensor: str, words: Words) -> Sequence[Series]:
 
 
 def _throttled(run: Diagnosis, words: Words) -> Sequence[Series]:
-    names = {
-        "thermal": words.text("held back by heat"),
-        "hw_slowdown": words.text("held back by the hardware"),
-        "power_brake": words.text("held back by the power supply"),
-        "power_cap": words.text("at the power limit"),
-    }
-    curves = run.curves
-    samples = tuple(zip(curves.gpu_seconds, curves.gpu_mhz, curves.gpu_throttle, strict=True))
-    left, found = samples, []
-    for reason, colour, mark in _MARKS:  # each sample once, by its worst reason
-        held = [(x, y) for x, y, why in left if why is not None and reason in why.split(",")]
-        left = tuple(each for each in left if each[2] is None or reason not in each[2].split(","))
+    curves, found = run.curves, []
+    samples = zip(curves.gpu_seconds, curves.gpu_mhz, curves.gpu_throttle, strict=True)
+    left = [(x, y, why.split(",")) for x, y, why in samples if why is not None]
+    for reason, colour, mark, name in _THROTTLED:  # each sample once, by its worst reason
+        held = [(x, y) for x, y, why in left if reason in why]
+        left = [each for each in left if reason not in each[2]]
         if held:
-            xs, ys = tuple(x for x, _ in held), tuple(y for _, y in held)
-            found.append(Series(names[reason], xs, ys, colour, mark))
+            xs, ys = zip(*held, strict=True)
+            found.append(Series(words.text(name), xs, ys, colour, mark))
     return found

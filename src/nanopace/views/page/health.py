@@ -14,37 +14,26 @@ from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.sources.formats.registry import find_format
 from nanopace.views.summary import WATCH, best_advice, gravest_alarm, to_watch
 from nanopace.wording.catalog import Words
+from nanopace.wording.template import label
 
-State = Literal[
-    "diverged",
-    "out_of_memory",
-    "error",
-    "attention",
-    "savings",
-    "idle",
-    "change",
-    "interrupted",
-    "healthy",
-    "clear",
-    "unknown",
-]
 Tone = Literal["bad", "warn", "good", "quiet"]  # a colour and an icon of the page
 Picture = Literal["times", "wall", "loss"]
 
-TONES: Mapping[State, Tone] = {
-    "diverged": "bad",
-    "out_of_memory": "bad",
-    "error": "bad",
-    "attention": "warn",
-    "savings": "warn",
-    "idle": "warn",
-    "change": "warn",
-    "interrupted": "quiet",
-    "healthy": "good",
-    "clear": "good",
-    "unknown": "quiet",
+_STATES: Mapping[str, tuple[Tone, str]] = {
+    "diverged": ("bad", label("Diverged")),
+    "out_of_memory": ("bad", label("Out of memory")),
+    "error": ("bad", label("Ended with an error")),
+    "attention": ("warn", label("Needs attention")),
+    "savings": ("warn", label("Time can be saved")),
+    "half_idle": ("warn", label("The GPU is more than half idle")),
+    "mostly_idle": ("warn", label("The GPU is mostly idle")),
+    "change": ("warn", label("One change to try")),
+    "interrupted": ("quiet", label("Interrupted")),
+    "healthy": ("good", label("Healthy")),
+    "clear": ("good", label("No problem found")),
+    "unknown": ("quiet", label("Not enough is known")),
 }
-_ENDED: Mapping[str, State] = {
+_ENDED: Mapping[str, str] = {
     "loss_diverged": "diverged",
     "ended_diverged": "diverged",
     "ended_corrupted": "error",
@@ -52,7 +41,6 @@ _ENDED: Mapping[str, State] = {
     "ended_error": "error",
 }
 _OF_THE_LOSS = frozenset({"rollbacks", "skipped_steps", *WATCH})  # the loss chart shows these
-_IDLE = ("half_idle", "mostly_idle")
 _WELL_USED = ("near_limit", "good", "power_limited")
 _FEW_ROWS = 15  # normal ones: with fewer, a log shows too little to be called free of problems
 # The knobs that a piece of advice sets, and the number that each takes.
@@ -69,7 +57,7 @@ _SETTINGS = {"use_float16": "--dtype=float16", "turn_on_compile": "--compile=Tru
 class Health:
     """A run's state, the picture that shows it best, and the flags that would change it."""
 
-    state: State
+    state: str
     word: str
     tone: Tone
     picture: Picture
@@ -77,11 +65,11 @@ class Health:
 
 
 def health(diagnosis: Diagnosis, words: Words) -> Health:
-    """Sum up the findings."""
     state, because = _state(diagnosis)
     advice = best_advice(diagnosis)
     flags = flags_of(advice, diagnosis) if advice is not None else None
-    return Health(state, _word(state, diagnosis, words), TONES[state], _picture(state, because, diagnosis), flags)
+    tone, word = _STATES[state]
+    return Health(state, words.text(word), tone, _picture(state, because, diagnosis), flags)
 
 
 def flags_of(advice: Finding, diagnosis: Diagnosis) -> str | None:
@@ -97,7 +85,7 @@ def flags_of(advice: Finding, diagnosis: Diagnosis) -> str | None:
     return " ".join(f"--{knob}={value}" for knob, value in values.items())
 
 
-def _state(diagnosis: Diagnosis) -> tuple[State, Finding | None]:
+def _state(diagnosis: Diagnosis) -> tuple[str, Finding | None]:
     """The state, most serious first, with the finding it is based on, if any."""
     alarm, advice = gravest_alarm(diagnosis), best_advice(diagnosis)
     if alarm is not None:
@@ -107,8 +95,8 @@ def _state(diagnosis: Diagnosis) -> tuple[State, Finding | None]:
     nothing_to_gain = advice is not None and advice.code == "nothing_to_change"
     if advice is not None and advice.saves_s:
         return "savings", advice
-    if diagnosis.mfu.verdict in _IDLE:
-        return "idle", None
+    if diagnosis.mfu.verdict in ("half_idle", "mostly_idle"):
+        return diagnosis.mfu.verdict, None
     if advice is not None and not nothing_to_gain:
         return "change", advice
     if diagnosis.source.ending == "interrupted":
@@ -118,25 +106,7 @@ def _state(diagnosis: Diagnosis) -> tuple[State, Finding | None]:
     return ("clear" if diagnosis.timed and diagnosis.step.normal_rows >= _FEW_ROWS else "unknown"), None
 
 
-def _word(state: State, diagnosis: Diagnosis, words: Words) -> str:
-    if state == "idle":
-        mostly = diagnosis.mfu.verdict == "mostly_idle"
-        return words.text("The GPU is mostly idle") if mostly else words.text("The GPU is more than half idle")
-    return {
-        "diverged": words.text("Diverged"),
-        "out_of_memory": words.text("Out of memory"),
-        "error": words.text("Ended with an error"),
-        "attention": words.text("Needs attention"),
-        "savings": words.text("Time can be saved"),
-        "change": words.text("One change to try"),
-        "interrupted": words.text("Interrupted"),
-        "healthy": words.text("Healthy"),
-        "clear": words.text("No problem found"),
-        "unknown": words.text("Not enough is known"),
-    }[state]
-
-
-def _picture(state: State, because: Finding | None, diagnosis: Diagnosis) -> Picture:
+def _picture(state: str, because: Finding | None, diagnosis: Diagnosis) -> Picture:
     """The loss if the state is about the loss, the wall clock if no row contains the lost time, else the rows."""
     if not diagnosis.timed or state == "diverged" or (because is not None and because.code in _OF_THE_LOSS):
         return "loss"

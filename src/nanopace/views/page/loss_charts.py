@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from nanopace.diagnosis.comparison import Comparison
-from nanopace.diagnosis.result import Curves, Diagnosis
+from nanopace.diagnosis.result import Diagnosis
 from nanopace.run import Metric
 from nanopace.views.document import run_colour, run_letter
 from nanopace.views.page.charts import DASHED, Chart, Places, Series, Unit, run_dash, run_name
 from nanopace.views.page.places import clock_places, token_places
 from nanopace.wording.catalog import Words
+from nanopace.wording.template import label
 
 Against = Literal["tokens", "iteration", "seconds"]
 
 AS_PRINTED: tuple[Metric, ...] = ("loss", "bpc")  # evaluations in the same unit as the rows share their axis
 OF_80_PERCENT = 1.2816  # standard errors to either side
+_AXES: Mapping[Against, tuple[str, str, Unit]] = {  # the title of a loss against it, its label and its unit
+    "tokens": (label("Loss against tokens"), label("Tokens"), "tokens"),
+    "iteration": (label("Loss against iterations"), label("Iteration"), "count"),
+    "seconds": (label("Loss against time"), label("Wall clock"), "seconds"),
+}
 START_SHARE = 0.05  # in this first part of a run, the loss may exceed the frame, so that the rest stays readable
 
 
@@ -44,17 +50,13 @@ def _loss_chart(
     )
     if not series:
         return None
-    x_label, x_unit = _loss_axis(against, words)
+    title, x_label, x_unit = _AXES[against]
     first = metric == runs[0].loss.metric
     beyond = crossovers(comparisons, words, against) if first else []
     return Chart(
         name=f"loss-{against}" if first else f"loss-{against}-{metric}",
-        title={
-            "tokens": words.text("Loss against tokens"),
-            "iteration": words.text("Loss against iterations"),
-            "seconds": words.text("Loss against time"),
-        }[against],
-        x_label=x_label,
+        title=words.text(title),
+        x_label=words.text(x_label),
         x_unit=x_unit,
         y_label=words.metric(metric),
         y_unit="loss",
@@ -75,11 +77,11 @@ def _printed_chart(runs: Sequence[Diagnosis], words: Words, against: Against) ->
     )
     if not series:
         return None
-    x_label, x_unit = _loss_axis(against, words)
+    _, x_label, x_unit = _AXES[against]
     return Chart(
         name="printed-loss",
         title=words.text("Training loss as printed"),
-        x_label=x_label,
+        x_label=words.text(x_label),
         x_unit=x_unit,
         y_label=words.metric("loss"),
         y_unit="loss",
@@ -90,14 +92,6 @@ def _printed_chart(runs: Sequence[Diagnosis], words: Words, against: Against) ->
     )
 
 
-def _loss_axis(against: str, words: Words) -> tuple[str, Unit]:
-    if against == "tokens":
-        return words.text("Tokens"), "tokens"
-    if against == "iteration":
-        return words.text("Iteration"), "count"
-    return words.text("Wall clock"), "seconds"
-
-
 def _places(runs: Sequence[Diagnosis], against: Against) -> Places | None:
     if against == "tokens":
         return token_places(runs)
@@ -106,10 +100,15 @@ def _places(runs: Sequence[Diagnosis], against: Against) -> Places | None:
 
 def _losses(run: Diagnosis, words: Words, against: Against) -> Iterable[Series]:
     """The losses of a single run, in the colours of the splits."""
-    curves, x = run.curves, _eval_x(run, against)
+    curves = run.curves
+    x = _x(run, curves.eval_iteration, curves.eval_seconds, against)
     if run.loss.metric in AS_PRINTED:
         yield _printed(run, words, against, None)
-    measured, of_steps = _training(curves)
+    counts = curves.eval_train_steps or (None,) * len(curves.eval_train)
+    losses = tuple(zip(curves.eval_train, counts, strict=True))
+    measured = tuple(loss if count is None else None for loss, count in losses)
+    of_steps = tuple(None if count is None else loss for loss, count in losses)
+    # Measured like validation, or the mean of past steps: never both in one line.
     yield Series(words.text("training"), x, measured, "evaluation", "line", dash=DASHED)
     yield Series(words.text("training, mean of past steps"), x, of_steps, "evaluation", "line", dash=DASHED)
     yield _validation(run, words, x)
@@ -126,19 +125,11 @@ def _best_label(run: Diagnosis, words: Words, *, saved: bool) -> str:
     return words.text("best validation") if run.loss.saved_best is None else words.text("best, not saved")
 
 
-def _training(curves: Curves) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
-    """Training losses measured like validation, and means of past steps: never both in one line."""
-    counts = curves.eval_train_steps or (None,) * len(curves.eval_train)
-    losses = tuple(zip(curves.eval_train, counts, strict=True))
-    measured = tuple(loss if count is None else None for loss, count in losses)
-    return measured, tuple(None if count is None else loss for loss, count in losses)
-
-
 def _overlaid_losses(run: Diagnosis, words: Words, against: Against, number: int) -> Iterable[Series]:
     """The losses of one of several runs, in its own colour and dash."""
     if run.loss.metric in AS_PRINTED:
         yield _printed(run, words, against, number)
-    found = _validation(run, words, _eval_x(run, against))
+    found = _validation(run, words, _x(run, run.curves.eval_iteration, run.curves.eval_seconds, against))
     label = f"{run_name(number, run)}: {found.label}"
     yield replace(found, label=label, colour=run_colour(number), dash=run_dash(number))
 
@@ -160,26 +151,18 @@ def _validation(run: Diagnosis, words: Words, x: tuple[float, ...]) -> Series:
 def _printed(run: Diagnosis, words: Words, against: Against, number: int | None) -> Series:
     """The printed loss, faint if evaluations are drawn over it."""
     curves, label, faint = run.curves, words.text("printed"), run.loss.metric in AS_PRINTED
-    x = _known(curves.row_seconds) if against == "seconds" else _on_axis(run, curves.row_iteration, against)
-    y = tuple(curves.row_loss)
+    x, y = _x(run, curves.row_iteration, curves.row_seconds, against), tuple(curves.row_loss)
     if number is None:
         return Series(label, x, y, "training", "line", faint, smoothable=True)
     label, dash = f"{run_name(number, run)}: {label}", run_dash(number)
     return Series(label, x, y, run_colour(number), "line", faint, dash, smoothable=True)
 
 
-def _eval_x(run: Diagnosis, against: Against) -> tuple[float, ...]:
-    return (
-        _known(run.curves.eval_seconds) if against == "seconds" else _on_axis(run, run.curves.eval_iteration, against)
-    )
-
-
-def _known(seconds: Iterable[float | None]) -> tuple[float, ...]:
-    """For a run with times, which has all of them."""
-    return tuple(0.0 if each is None else each for each in seconds)
-
-
-def _on_axis(run: Diagnosis, iterations: Iterable[int], against: Against) -> tuple[float, ...]:
+def _x(
+    run: Diagnosis, iterations: Iterable[int], seconds: Iterable[float | None], against: Against
+) -> tuple[float, ...]:
+    if against == "seconds":
+        return tuple(each or 0.0 for each in seconds)  # a run with times has all of them
     scale = run.throughput.tokens_per_iteration or 1.0 if against == "tokens" else 1.0
     return tuple(iteration * scale for iteration in iterations)
 
@@ -189,7 +172,7 @@ def _forecast(run: Diagnosis, words: Words, against: Against) -> tuple[Series, .
     ahead = run.loss.forecast
     if not ahead or against == "seconds":
         return ()
-    x = _on_axis(run, (at.iteration for at in ahead), against)
+    x = _x(run, (at.iteration for at in ahead), (), against)
     label = words.text("forecast, 80% interval")
     low, high = tuple(at.low for at in ahead), tuple(at.high for at in ahead)
     return (Series(label, x, tuple(at.loss for at in ahead), "checkpoint", "interval", low=low, high=high),)

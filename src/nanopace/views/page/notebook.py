@@ -17,9 +17,10 @@ from nanopace.views.figures import facts_table
 from nanopace.views.key_figures import key_figures
 from nanopace.views.page import charts
 from nanopace.views.page.charts import Chart
+from nanopace.views.page.labels import headings
 from nanopace.views.page.loss_charts import loss_charts
 from nanopace.views.page.page import about, compared, strip
-from nanopace.views.page.render import asset, headings, templates
+from nanopace.views.page.render import asset, templates
 from nanopace.views.page.static_chart import draw
 from nanopace.views.report import Report
 from nanopace.views.sections import Explained

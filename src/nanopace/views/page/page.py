@@ -19,12 +19,13 @@ from nanopace.views.page import charts, wall_timeline
 from nanopace.views.page.charts import Chart
 from nanopace.views.page.gpu_charts import gpu_charts
 from nanopace.views.page.health import health
+from nanopace.views.page.labels import headings
 from nanopace.views.page.loss_charts import loss_charts
-from nanopace.views.page.render import Page, headings
+from nanopace.views.page.render import Page
 from nanopace.views.page.slow_list import list_slow_rows
 from nanopace.views.page.speed_charts import mfu_chart, tokens_chart
 from nanopace.views.page.waterfall import Bar
-from nanopace.views.report import Report, cause_name, phase_name, span_of
+from nanopace.views.report import Report, cause_name, phase_name, seconds_by_phase, span_of
 from nanopace.views.sections import Explained
 from nanopace.wording.catalog import Words
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 # In the order of the page.
 SECTIONS = ("advice", "wall", "cost", "times", "slow", "throughput", "gpu", "loss", "samples", "known", "notes")
+LEAST_SHARE = 0.001  # of the wall clock: shorter phases are only in the table
 # The kind of each line of the answer, by its terminal style.
 KINDS = {"bold": "reading", "bold red": "alarm", "bold green": "advice"}
 
@@ -64,10 +66,10 @@ def explained(diagnoses: Sequence[Diagnosis], words: Words, made: Made | None = 
 
 def overlaid(comparisons: Sequence[Comparison], words: Words, made: Made | None = None) -> Page:
     """Every run compared with the first."""
-    from nanopace.views.compare.pair import letter_pairs
+    from nanopace.views.compare.pair import letter_pairs, runs_of
     from nanopace.views.page.arrival_charts import arrival_charts  # the page of one run does not need these
 
-    everyone = [comparisons[0].a, *(pair.b for pair in comparisons)]
+    everyone = runs_of(comparisons)
     drawn: dict[str, Chart] = {}
     overlays = (
         *arrival_charts(comparisons, words),
@@ -78,7 +80,7 @@ def overlaid(comparisons: Sequence[Comparison], words: Words, made: Made | None 
     )
     say = headings(words)
     placed = [_placed(chart, drawn, "all") for chart in overlays if chart is not None]
-    ranking, many = _ranked(comparisons, words), len(everyone) > 2
+    many = len(everyone) > 2
     pairs = [
         {"id": f"pair-{number}", **compared(pair, in_a_list=many)}
         for number, pair in enumerate(letter_pairs(comparisons, words))
@@ -87,7 +89,7 @@ def overlaid(comparisons: Sequence[Comparison], words: Words, made: Made | None 
         "title": " / ".join(run.source.name for run in everyone),
         "heading_of_many": words.text("{n} training runs, compared", n=len(everyone)) if many else "",
         "runs": [_introduced(number, run, words) for number, run in enumerate(everyone)],
-        "ranking": ranking,
+        "ranking": _ranked(everyone, words) if many else None,
         "charts": placed,
         "pairs": pairs,
         "contents": [
@@ -191,15 +193,12 @@ def _introduced(number: int, run: Diagnosis, words: Words) -> dict[str, object]:
     }
 
 
-def _ranked(comparisons: Sequence[Comparison], words: Words) -> dict[str, object] | None:
+def _ranked(runs: Sequence[Diagnosis], words: Words) -> dict[str, object]:
     """The order of three or more runs, and the table that shows it."""
-    if len(comparisons) < 2:
-        return None
     from nanopace.diagnosis.compare.ranking import rank
     from nanopace.views.compare.costs import cost_remarks
     from nanopace.views.compare.ranking import headline, ranked_table, table_notes  # fewer runs do not need it
 
-    runs = [comparisons[0].a, *(pair.b for pair in comparisons)]
     ranking = rank(runs)
     return {
         "says": headline(ranking, words),
@@ -230,15 +229,21 @@ def about(run: Diagnosis, words: Words) -> str:
 
 
 def strip(run: Diagnosis, words: Words) -> list[dict[str, object]]:
+    """The phases that took any time, with their shares of the wall clock."""
+    total = run.wall.total_s
+    shares = [
+        (phase, seconds, seconds / total if total else 0.0)
+        for phase, seconds in seconds_by_phase(run.wall).items()
+        if seconds is not None and seconds > 0
+    ]
     return [
         {
-            "phase": part.phase,
-            "share": f"{part.share:.6f}",
-            "drawn": part.share >= wall_timeline.LEAST_SHARE,
-            "says": f"{phase_name(run, part.phase, words)}: {words.duration(part.seconds)} "
-            f"({words.percent(part.share, 1)})",
+            "phase": phase,
+            "share": f"{share:.6f}",
+            "drawn": share >= LEAST_SHARE,
+            "says": f"{phase_name(run, phase, words)}: {words.duration(seconds)} ({words.percent(share, 1)})",
         }
-        for part in wall_timeline.wall_parts(run)
+        for phase, seconds, share in shares
     ]
 
 

@@ -24,7 +24,7 @@ from markupsafe import Markup
 from nanopace.version import __version__
 from nanopace.views.document import Block, Line, Table
 from nanopace.views.page.charts import Chart, chart_words
-from nanopace.views.page.labels import labels
+from nanopace.views.page.labels import headings
 from nanopace.wording.catalog import Words
 from nanopace.wording.printable import visible
 
@@ -116,32 +116,6 @@ def _grouped(blocks: Sequence[Block]) -> list[tuple[list[Table], list[Line]]]:
         lines = [block if isinstance(block, Line) else Line((str(block),)) for block in each if not is_table]
         groups.append((tables, lines))
     return groups
-
-
-def headings(words: Words) -> dict[str, str]:
-    """The texts that the templates themselves need."""
-    return {
-        **labels(words),
-        "explained": words.text("A training run, explained"),
-        "compared": words.text("Training runs, compared"),
-        "runs": words.text("Runs"),
-        "answer": words.text("The answer"),
-        "figures": words.text("Key figures"),
-        "in_order": words.text("Timeline"),
-        "hint": words.text("Point at a chart for its values; drag to zoom, double-click to zoom out."),
-        "clipped": words.text("Axis cropped: the run starts higher."),
-        "facts": words.text("What is known, and how"),
-        "curves": words.text("The runs overlaid"),
-        "all_runs": words.text("All runs"),
-        "language": words.text("Language"),
-        "alerts": words.text("Alerts"),
-        "live": words.text("Live page"),
-        "against": words.text("against"),
-        "noscript": words.text("The charts need JavaScript. The tables say the same without it."),
-        "served": words.text("Served by nanopace {version}. It only reads the logs.", version=__version__),
-        "lost": words.text("Connection lost. Retrying every two seconds."),
-        "made": words.text("Made by nanopace {version}. This file is complete: it loads nothing.", version=__version__),
-    }
 
 
 def _drawable(chart: Chart) -> dict[str, object]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.views.document import run_colour
 from nanopace.views.page.charts import DASHED, RUN_MARKS, Chart, Series, run_dash, run_name
+from nanopace.views.report import first_of
 from nanopace.wording.catalog import Words
 
 FAR = 8.0  # times the typical speed: a limit beyond this would flatten everything else
@@ -53,7 +54,7 @@ def _limits(run: Diagnosis, words: Words, typical: float | None) -> Iterator[Ser
     """What the card would reach at its peak, and at its measured peak; `typical` is what it reaches now."""
     card, name = run.mfu.card, words.card(run.mfu.card_name or "")
     known = [(card, words.text("{card} at 100% of its peak", card=name), DASHED)]
-    measured = next((each for each in run.findings if each.code == "utilisation_measured"), None)
+    measured = first_of(run.findings, ("utilisation_measured",))
     if measured is not None:
         share = measured.numbers.get("measured_share")
         label = words.text("{card} at the measured limit of matrix products", card=name)

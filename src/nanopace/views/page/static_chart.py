@@ -20,8 +20,6 @@ _NOT_DRAWN = frozenset(("upright", "interval"))  # forecasts and crossovers
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """One series: its path and its style."""
-
     label: str
     colour: str
     path: str
@@ -42,21 +40,19 @@ class Drawing:
 def draw(chart: Chart, words: Words) -> Drawing | None:
     """Draw a chart; None if it has fewer than two points."""
     series = [one for one in chart.series if one.mark not in _NOT_DRAWN][:MOST_SERIES]
-    points = [point for one in series for point in _points(one, chart)]
-    if len(points) < 2:
+    drawn = [(one, points) for one in series if (points := _points(one, chart))]
+    xs, ys = [x for _, points in drawn for x, _ in points], [y for _, points in drawn for _, y in points]
+    if len(xs) < 2:
         return None
-    x_low, x_high = min(x for x, _ in points), max(x for x, _ in points)
-    y_low, y_high = min(y for _, y in points), max(y for _, y in points)
-    across, up = _scale(x_low, x_high, WIDTH), _scale(_on_axis(y_low, chart), _on_axis(y_high, chart), HEIGHT)
+    across, up = _scale(xs, WIDTH), _scale([_on_axis(y, chart) for y in ys], HEIGHT)
     strokes = []
-    for one in series:
-        placed = [(across(x), HEIGHT - up(_on_axis(y, chart))) for x, y in _points(one, chart)]
-        is_line = one.mark == "line" and len(placed) > 1
-        if placed:
-            path = _line(_thinned(placed)) if is_line else _dots(_thinned(placed))
-            strokes.append(Stroke(one.label, one.colour, path, is_line, one.faint, 3.0 if one.mark == "dots" else 5.0))
+    for one, points in drawn:
+        placed = _thinned([(across(x), HEIGHT - up(_on_axis(y, chart))) for x, y in points])
+        is_line = one.mark == "line" and len(points) > 1
+        path = _line(placed) if is_line else _dots(placed)
+        strokes.append(Stroke(one.label, one.colour, path, is_line, one.faint, 3.0 if one.mark == "dots" else 5.0))
     x, y = _format(chart.x_unit, words), _format(chart.y_unit, words)
-    return Drawing(chart.title, tuple(strokes), (x(x_low), x(x_high)), (y(y_low), y(y_high)), chart.x_label)
+    return Drawing(chart.title, tuple(strokes), (x(min(xs)), x(max(xs))), (y(min(ys)), y(max(ys))), chart.x_label)
 
 
 def _points(one: Series, chart: Chart) -> list[tuple[float, float]]:
@@ -72,8 +68,8 @@ def _on_axis(y: float, chart: Chart) -> float:
     return math.log(y) if chart.log else y
 
 
-def _scale(low: float, high: float, length: int) -> Callable[[float], float]:
-    span = high - low
+def _scale(values: Sequence[float], length: int) -> Callable[[float], float]:
+    low, span = min(values), max(values) - min(values)
     return lambda value: length * (value - low) / span if span > 0 else length / 2
 
 

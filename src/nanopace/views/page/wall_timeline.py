@@ -1,4 +1,4 @@
-"""The wall clock as strips: the shares of the phases, and the timeline."""
+"""The wall clock as a timeline: what was not training, and when."""
 
 from __future__ import annotations
 
@@ -7,26 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nanopace.diagnosis.result import Diagnosis, SlowRow
-from nanopace.views.report import main_cause, seconds_by_phase
+from nanopace.views.report import main_cause
 
-LEAST_SHARE = 0.001  # of the wall clock: shorter phases are only in the table
 NARROWEST = 0.0008  # share of the strip that is one column of pixels wide: moments closer than this are drawn as one
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A phase's share of the wall clock."""
-
-    phase: str
-    seconds: float
-    share: float
-
-
-def wall_parts(run: Diagnosis) -> tuple[Part, ...]:
-    """The phases that took any time, in the order of the strip."""
-    total = run.wall.total_s
-    parts = seconds_by_phase(run.wall).items()
-    return tuple(Part(phase, s, s / total if total else 0.0) for phase, s in parts if s is not None and s > 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,34 +36,26 @@ class Bar:
 
 def bars(first: tuple[str, float, str], changes: Sequence[Change], last: tuple[str, float, str] | None) -> list[Bar]:
     """`first` and `last`: a name, its logarithm, and its text. Without a last one, every change begins at the first."""
-    ends, reach = [first[1] if last is None else last[1]], []
-    at = first[1]
+    at, spans = first[1], []
     for change in changes:
-        end = at + change.value
-        ends += [at, end]
-        reach.append((end - (change.error or 0.0), end + (change.error or 0.0)))
-        at = first[1] if last is None else end
-    lowest, highest = min([*ends, *(low for low, _ in reach)]), max([*ends, *(high for _, high in reach)])
-    length = (highest - lowest) or 1.0
+        spans.append((at, at + change.value))
+        at = first[1] if last is None else at + change.value
+    whole = [first[1]] if last is None else [first[1], last[1]]
+    reach = [
+        (end - (change.error or 0.0), end + (change.error or 0.0))
+        for change, (_, end) in zip(changes, spans, strict=True)
+    ]
+    marked = [*whole, *(each for pair in (*spans, *reach) for each in pair)]
+    lowest, length = min(marked), (max(marked) - min(marked)) or 1.0
 
     def place(value: float) -> float:
         return _MARGIN + (value - lowest) / length * (1 - 2 * _MARGIN)
 
-    found = [Bar(first[0], "whole", 0.0, place(first[1]), None, None, first[2])]
-    at = first[1]
-    for change, (low, high) in zip(changes, reach, strict=True):
-        left, right = sorted((place(at), place(at + change.value)))
-        measured = change.error is not None
-        found.append(
-            Bar(
-                change.name,
-                "up" if change.value > 0 else "down",
-                left,
-                right - left,
-                place(low) if measured else None,
-                place(high) if measured else None,
-                change.says,
-            )
-        )
-        at = first[1] if last is None else at + change.value
-    return found if last is None else [*found, Bar(last[0], "whole", 0.0, place(last[1]), None, None, last[2])]
+    ends = [Bar(name, "whole", 0.0, place(value), None, None, says) for name, value, says in (first, last or first)]
+    found = ends[:1]
+    for change, span, interval in zip(changes, spans, reach, strict=True):
+        left, right = sorted(map(place, span))
+        low, high = (None, None) if change.error is None else map(place, interval)
+        kind = "up" if change.value > 0 else "down"
+        found.append(Bar(change.name, kind, left, right - left, low, high, change.says))
+    return found if last is None else [*found, ends[1]]

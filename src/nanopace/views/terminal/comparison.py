@@ -8,7 +8,7 @@ from nanopace.diagnosis.compare.ranking import rank
 from nanopace.diagnosis.comparison import Comparison
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.views.compare.costs import cost_remarks, cost_verdict
-from nanopace.views.compare.pair import Pair, letter_pairs
+from nanopace.views.compare.pair import letter_pairs, runs_of
 from nanopace.views.compare.pair_sections import details, figures
 from nanopace.views.compare.ranking import headline, pair_sections, ranked_table, table_notes
 from nanopace.views.document import Cell, run_letter
@@ -17,38 +17,34 @@ from nanopace.views.terminal.writer import TerminalWriter
 from nanopace.wording.catalog import Words
 
 
-def write_verdict(comparisons: Sequence[Comparison], words: Words, writer: TerminalWriter) -> None:
-    """Print which run is better, and which letter is which run."""
-    runs = [comparisons[0].a, *(each.b for each in comparisons)]
-    if len(comparisons) == 1:
-        pair = Pair(comparisons[0], words)
-        said = " ".join((*map(pair.sentence, pair.verdict()), *cost_verdict(pair.found, words)))
+def write_comparisons(
+    comparisons: Sequence[Comparison],
+    words: Words,
+    writer: TerminalWriter,
+    *,
+    verbose: bool = False,
+    only_answer: bool = False,
+) -> None:
+    """Print the verdict on two runs or the ranking of more, which letter is which run, and what supports it."""
+    runs, pairs = runs_of(comparisons), letter_pairs(comparisons, words)
+    if len(pairs) == 1:
+        said = [*map(pairs[0].sentence, pairs[0].verdict()), *cost_verdict(comparisons[0], words)]
+        writer.line(Cell(" ".join(said), "bold"), indent=0)
+        sections = [figures(pairs[0]), *details(pairs[0], verbose=verbose)]
     else:
-        said = headline(rank(runs), words)
-    writer.line(Cell(said, "bold"), indent=0)
+        ranking = rank(runs)
+        writer.line(Cell(headline(ranking, words), "bold"), indent=0)
+        sections = pair_sections(ranking, pairs, verbose=verbose)
+        if not only_answer:
+            writer.blank()
+            notes = (*table_notes(ranking, words), *cost_remarks(runs, words))
+            writer.blocks([ranked_table(ranking, runs, words), *notes])
     _introduce(runs, words, writer)
-
-
-def write_pair(comparison: Comparison, words: Words, writer: TerminalWriter, *, verbose: bool) -> None:
-    pair = Pair(comparison, words)
-    said = (*map(pair.sentence, pair.verdict()), *cost_verdict(comparison, words))
-    writer.line(Cell(" ".join(said), "bold"), indent=0)
-    _introduce([comparison.a, comparison.b], words, writer)
-    for section in (figures(pair), *details(pair, verbose=verbose)):
+    if only_answer:
+        return
+    for section in sections:
         writer.section(section)
-
-
-def write_ranking(comparisons: Sequence[Comparison], words: Words, writer: TerminalWriter, *, verbose: bool) -> None:
-    pairs = letter_pairs(comparisons, words)
-    runs = [comparisons[0].a, *(each.b for each in comparisons)]
-    ranking = rank(runs)
-    writer.line(Cell(headline(ranking, words), "bold"), indent=0)
-    writer.blank()
-    writer.blocks([ranked_table(ranking, runs, words), *table_notes(ranking, words), *cost_remarks(runs, words)])
-    _introduce(runs, words, writer)
-    for section in pair_sections(ranking, pairs, verbose=verbose):
-        writer.section(section)
-    for pair in pairs if verbose else ():
+    for pair in pairs if verbose and len(pairs) > 1 else ():
         for section in details(pair, verbose=True):
             writer.section(section, f" ({pair.a}, {pair.b})")
 

@@ -34,35 +34,37 @@ def print_report(
     verbose: bool = False,
     width: int | None = None,
     color: bool | None = None,
+    only_answer: bool = False,
 ) -> None:
     """Print what each run means, or compare runs with the first, as a ranking if there are three or more. Width and
-    colours default to those of the terminal; a pipe gets plain text."""
+    colours default to those of the terminal; a pipe gets plain text. `only_answer`: the first lines, for users who get
+    the rest as a page."""
     writer = TerminalWriter(out, width, color)
     diagnoses = [each for each in results if isinstance(each, Diagnosis)]
     comparisons = [each for each in results if not isinstance(each, Diagnosis)]
     for number, diagnosis in enumerate(diagnoses):
         if number:
             writer.blank()
-            writer.line("–" * writer.width, indent=0)
-        _write_run(diagnosis, words, writer, verbose=verbose)
+            if not only_answer:
+                writer.line("–" * writer.width, indent=0)
+        explained = Explained(diagnosis, words, verbose=verbose)
+        for line, style in explained.answer:
+            writer.line(Cell(line, style), indent=0)
+        if not only_answer:
+            _write_sections(explained, writer)
     if comparisons:
-        from nanopace.views.terminal.comparison import write_pair, write_ranking  # explain starts faster without it
+        from nanopace.views.terminal.comparison import write_comparisons  # explain starts faster without it
 
-        if len(comparisons) == 1:
-            write_pair(comparisons[0], words, writer, verbose=verbose)
-        else:
-            write_ranking(comparisons, words, writer, verbose=verbose)
+        write_comparisons(comparisons, words, writer, verbose=verbose, only_answer=only_answer)
     writer.finish()
 
 
-def _write_run(diagnosis: Diagnosis, words: Words, writer: TerminalWriter, *, verbose: bool) -> None:
-    explained = Explained(diagnosis, words, verbose=verbose)
-    for line, style in explained.answer:
-        writer.line(Cell(line, style), indent=0)
+def _write_sections(explained: Explained, writer: TerminalWriter) -> None:
+    diagnosis = explained.report.diagnosis
     for section in explained.sections.values():
         if section.name == "times" and diagnosis.timed and diagnosis.curves.row_ms:
             writer.heading(section.heading)
-            _draw_times(diagnosis, words, writer)
+            _draw_times(diagnosis, explained.report.words, writer)
             writer.blocks(section.blocks)
         else:
             writer.section(_with_bars(section, writer.width) if section.name == "wall" else section)

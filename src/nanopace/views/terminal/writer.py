@@ -85,7 +85,6 @@ class TerminalWriter:
         self._lines.append("")
 
     def heading(self, text: str) -> None:
-        """A section's title."""
         self.blank()
         self.line(Cell(text, "bold cyan"), indent=0)
 
@@ -174,7 +173,6 @@ class TerminalWriter:
         return "".join(painted) + ("\x1b[0m" if now else "")
 
     def finish(self) -> None:
-        """Write everything."""
         text = "".join(f"{line.rstrip()}\n" for line in self._lines).replace("\u00a0", " ")
         self._out.write(fit_encoding(text, getattr(self._out, "encoding", None)))
 

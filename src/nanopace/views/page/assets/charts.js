@@ -410,12 +410,11 @@ window.nanopaceCharts = (() => {
     }
   }
 
-  // A series has these points from `from` on: {key: {series: {from, x, y, low, high}}}; `at` of a chart replaces its own.
+  // A series has these points from `from` on: {key: {series: {from, x, y, low, high}}}.
   function extend(tails) {
-    for (const [key, { at, ...parts }] of Object.entries(tails)) {
+    for (const [key, parts] of Object.entries(tails)) {
       const chart = report.charts[key];
       if (!chart) continue;
-      if (at) chart.at = at;
       for (const [index, { from, ...columns }] of Object.entries(parts)) {
         const series = chart.series[index];
         for (const name in columns) series[name] = series[name].slice(0, from).concat(columns[name]);
