@@ -19,7 +19,7 @@ def name_of(point: Point) -> str:
 
 
 def rate(card: str, *batch: int, trainer: str = "nanogpt") -> float:
-    found = pace(find_card(card), *GPT2, *batch, trainer=trainer)
+    found = pace(find_card(card), GPT2, *batch, trainer=trainer)
     assert found is not None
     return found.expected
 
@@ -61,18 +61,18 @@ def test_an_rtx_5090_and_an_a100_of_40_gb() -> None:
 )
 def test_the_range_of_nanogpt_reaches_down_to_early_logs(name: str, batch: tuple[int, int], measured: float) -> None:
     """They are far below the middle, and nobody knows whether torch or the card is the reason."""
-    found, early = (pace(find_card(name), *GPT2, *batch, trainer=each) for each in ("nanogpt", "nanogpt_early"))
+    found, early = (pace(find_card(name), GPT2, *batch, trainer=each) for each in ("nanogpt", "nanogpt_early"))
     assert found is not None
     assert early is not None
     assert found.low == early.low < measured < 0.75 * found.expected
-    later = pace(find_card("4070"), *GPT2, *batch, trainer="nanogpt")
+    later = pace(find_card("4070"), GPT2, *batch, trainer="nanogpt")
     assert later is not None
     assert later.low == pytest.approx(0.78 * later.expected)  # there are later logs of GeForce cards
 
 
 def test_where_there_are_later_logs_of_nanogpt_early_ones_do_not_widen_the_range() -> None:
     for name in ("A100-SXM4-80GB", "H100 PCIe", "L40S"):
-        found = pace(find_card(name), *GPT2, 32, 16, trainer="nanogpt")
+        found = pace(find_card(name), GPT2, 32, 16, trainer="nanogpt")
         assert found is not None
         assert found.low == pytest.approx(card_class(find_card(name)).below * found.expected)
 
@@ -91,7 +91,7 @@ def test_professional_cards(name: str, batch: tuple[int, int], measured: float) 
 
 def test_less_board_power_reaches_less_of_the_peak() -> None:
     card = find_card("L40S")
-    less, more, unknown = (pace(card._replace(tdp_w=watts), *GPT2, 16, 32) for watts in (175, 2000, None))
+    less, more, unknown = (pace(card._replace(tdp_w=watts), GPT2, 16, 32) for watts in (175, 2000, None))
     assert less is not None
     assert more is not None
     assert less.expected < 0.8 * more.expected
@@ -101,7 +101,7 @@ def test_less_board_power_reaches_less_of_the_peak() -> None:
 @pytest.mark.parametrize("name", ["M2 Max", "5090 laptop", "GB10", "M4"])
 def test_no_peak_no_speed(name: str) -> None:
     assert training_peak(find_card(name)) is None
-    assert pace(find_card(name), *GPT2, 8, 64) is None
+    assert pace(find_card(name), GPT2, 8, 64) is None
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_no_peak_no_speed(name: str) -> None:
 )
 def test_a_card_without_bf16_trains_in_the_next_best_format(name: str, precision: str, tflops: float) -> None:
     assert training_peak(find_card(name)) == (tflops, precision)
-    found = pace(find_card(name), *GPT2, 8, 64)
+    found = pace(find_card(name), GPT2, 8, 64)
     assert found is not None
     assert found.expected * 6 * 124e6 < 1.1e12 * tflops  # not more than the card can multiply
 
@@ -124,7 +124,7 @@ def test_a_card_without_bf16_trains_in_the_next_best_format(name: str, precision
 def test_float32_moves_twice_as_much() -> None:
     pascal = find_card("P100")
     same_in_half = pascal._replace(arch="Ampere", bf16_tflops=pascal.fp32_tflops, tdp_w=None, name="GeForce")
-    single, half = (pace(card, *GPT2, 8, 64, trainer="nanogpt") for card in (pascal, same_in_half))
+    single, half = (pace(card, GPT2, 8, 64, trainer="nanogpt") for card in (pascal, same_in_half))
     assert single is not None
     assert half is not None
     kinds = card_class(pascal), card_class(same_in_half)
@@ -148,24 +148,24 @@ def test_where_our_kernels_run(name: str, ours: bool) -> None:
 def test_our_kernels_are_not_promised_where_they_do_not_run(card: object) -> None:
     card = next(each for each in all_cards() if each is card)
     assert not own_kernels(card)
-    ours, theirs = (pace(card, *GPT2, 8, 64, trainer=each) for each in ("nanopace", "nanogpt"))
+    ours, theirs = (pace(card, GPT2, 8, 64, trainer=each) for each in ("nanopace", "nanogpt"))
     assert ours == theirs is not None
 
 
 def test_a_larger_micro_batch_is_never_slower_and_a_longer_ladder_never_faster() -> None:
     card = find_card("H200")
-    paces = [pace(card, *GPT2, count, 512 // count) for count in (1, 2, 4, 8, 16, 32, 64, 128)]
+    paces = [pace(card, GPT2, count, 512 // count) for count in (1, 2, 4, 8, 16, 32, 64, 128)]
     expected = [found.expected for found in paces if found is not None]
     assert expected == sorted(expected)
     assert len(expected) == 8
     steps = ("activation", "hidden", "attention", "averages")
-    climbed = [pace(card, *GPT2, 64, 8, steps=steps[:count]) for count in range(5)]
+    climbed = [pace(card, GPT2, 64, 8, steps=steps[:count]) for count in range(5)]
     rates = [found.expected for found in climbed if found is not None]
     assert rates == sorted(rates, reverse=True)
 
 
 def test_our_kernels_may_gain_nothing_where_they_were_not_measured() -> None:
-    ours, theirs = (pace(find_card("4070"), *GPT2, 8, 64, trainer=each) for each in ("nanopace", "nanogpt"))
+    ours, theirs = (pace(find_card("4070"), GPT2, 8, 64, trainer=each) for each in ("nanopace", "nanogpt"))
     assert ours is not None
     assert theirs is not None
     assert ours.expected > theirs.expected
@@ -173,7 +173,7 @@ def test_our_kernels_may_gain_nothing_where_they_were_not_measured() -> None:
 
 
 def test_eight_bits_speed_up_the_products_and_nothing_else() -> None:
-    plain, fp8 = (pace(find_card("H100 SXM"), *GPT2, 64, 8, trainer="nanochat", fp8=each) for each in (False, True))
+    plain, fp8 = (pace(find_card("H100 SXM"), GPT2, 64, 8, trainer="nanochat", fp8=each) for each in (False, True))
     assert plain is not None
     assert fp8 is not None
     assert 1 < fp8.expected / plain.expected < FP8_PRODUCTS
@@ -188,7 +188,7 @@ def test_a_host_that_launches_every_kernel_bounds_a_small_micro_batch() -> None:
 
 
 def test_a_card_by_hand() -> None:
-    found = pace(given_card("mine", 58.3, 12), *GPT2, 8, 64, trainer="nanogpt")
+    found = pace(given_card("mine", 58.3, 12), GPT2, 8, 64, trainer="nanogpt")
     assert found is not None
     assert found.low < 56_100 < found.high
     assert found.high / found.low > 2

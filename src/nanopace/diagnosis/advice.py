@@ -308,9 +308,8 @@ def _largest_that_fits(run: Run, diagnosis: Diagnosis) -> int:
     from nanopace.hardware.cards import find_cards  # few runs get this far
     from nanopace.hardware.memory import largest_micro_batch
 
-    layers, width, vocabulary, context = (
-        int(run.number(name) or 0) for name in ("n_layer", "n_embd", "vocab_size", "block_size")
-    )
+    names = ("n_layer", "n_embd", "vocab_size", "block_size")
+    layers, width, vocabulary, context = (int(run.number(name) or 0) for name in names)
     memory_gb = run.number("gpu_memory_gb")
     if memory_gb is None and diagnosis.mfu.card_name is not None:
         try:
@@ -319,4 +318,4 @@ def _largest_that_fits(run: Run, diagnosis: Diagnosis) -> int:
             return 0
     if memory_gb is None or min(layers, width, vocabulary, context) <= 0:
         return 0
-    return largest_micro_batch(layers, width, vocabulary, context, memory_gb, run.value("compile") is not False)
+    return largest_micro_batch((layers, width, vocabulary, context), memory_gb, run.value("compile") is not False)

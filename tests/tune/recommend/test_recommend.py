@@ -53,7 +53,7 @@ def test_no_other_micro_batch_is_faster(card: Card, model: Model) -> None:
         )
         if steps is not None:
             trainer = "nanopace" if own_kernels(card) else "nanogpt"
-            speeds[count] = pace(card, *model.size, count, 512 // count, trainer=trainer, steps=steps)
+            speeds[count] = pace(card, model.size, count, 512 // count, trainer=trainer, steps=steps)
     if found.batch_size not in speeds:
         assert (found.batch_size, speeds) == (1, {})  # it just fits
         return
@@ -119,12 +119,12 @@ def test_xl_fits_in_12_gb_with_the_host_s_memory() -> None:
     """What the trainer would do; the speed is that of a bus, which the micro-batches do not need."""
     card, xl = find_card("4070"), NAMED["gpt2-xl"]
     found = recommend(card, xl)
-    assert (found.batch_size, found.ladder) == (4, climb(*xl.size, 4, 12))
-    assert found.host_bytes == host_bytes(*xl.size, 4, found.ladder)
+    assert (found.batch_size, found.ladder) == (4, climb(xl.size, 4, 12))
+    assert found.host_bytes == host_bytes(xl.size, 4, found.ladder)
     assert found.tokens_per_s is not None
     micro, update = bus_seconds(xl.size, 4096, found.ladder)
     assert (micro, update) == (0.0, pytest.approx(0.872, abs=0.001))
-    alone = pace(card, *xl.size, 4, 128, steps=found.ladder[:-1])
+    alone = pace(card, xl.size, 4, 128, steps=found.ladder[:-1])
     assert alone is not None
     assert 524_288 / found.tokens_per_s.expected == pytest.approx(524_288 / alone.expected + update)
 
@@ -149,7 +149,7 @@ def test_a_model_whose_gradients_do_not_fit_takes_steps_of_one_micro_batch() -> 
     assert "released" in codes(found)
     assert knob(found, "memory") == "auto"
     assert [rung.micro_batch for rung in found.rungs] == [0, 0, 0, 0, 0, 3, 0]
-    assert climb(*model.size, 2, card.memory_gb, single=True) == MEMORY_STEPS  # which is what the trainer asks
+    assert climb(model.size, 2, card.memory_gb, single=True) == MEMORY_STEPS  # which is what the trainer asks
 
 
 def test_the_advised_step_fits_as_it_is_rounded() -> None:
@@ -157,7 +157,7 @@ def test_the_advised_step_fits_as_it_is_rounded() -> None:
     card, model = find_card("4070"), find_model("n_layer=30,n_head=25,n_embd=1600,block_size=32")
     tokens = largest_released(card, model) * 32
     assert recommend(card, model, step_tokens=tokens).batch_size == tokens // 32 == 112
-    assert fused_peak_bytes(*model.size, 121, MEMORY_STEPS) <= usable_bytes(card.memory_gb)
+    assert fused_peak_bytes(model.size, 121, MEMORY_STEPS) <= usable_bytes(card.memory_gb)
     assert not fits(card, model, 121 * 32)  # that would be a step of 128
 
 
@@ -195,8 +195,8 @@ def test_the_largest_of_each_rung_is_the_largest() -> None:
     card, model = find_card("4070"), NAMED["gpt2"]
     for rung in recommend(card, model).rungs[:-1]:
         most = usable_bytes(12)
-        assert fused_peak_bytes(*model.size, rung.micro_batch, rung.steps) <= most
-        assert fused_peak_bytes(*model.size, rung.micro_batch + 1, rung.steps) > most
+        assert fused_peak_bytes(model.size, rung.micro_batch, rung.steps) <= most
+        assert fused_peak_bytes(model.size, rung.micro_batch + 1, rung.steps) > most
 
 
 def test_without_a_model_the_largest_that_two_weeks_are_enough_for() -> None:

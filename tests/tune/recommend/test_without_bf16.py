@@ -56,6 +56,6 @@ def test_our_kernels_are_not_promised_to_cards_without_bf16(card: Card) -> None:
 )
 def test_memory_is_that_of_the_number_format_and_of_what_is_compiled(card: str, compiled: bool, single: bool) -> None:
     found, size = recommend(find_card(card), NAMED["gpt2"]), NAMED["gpt2"].size
-    assert found.memory_bytes == peak_bytes(*size, found.batch_size, compiled=compiled, single=single)
-    largest = largest_micro_batch(*size, found.memory_gb, compiled, single=single)
+    assert found.memory_bytes == peak_bytes(size, found.batch_size, compiled=compiled, single=single)
+    largest = largest_micro_batch(size, found.memory_gb, compiled, single=single)
     assert [rung.micro_batch for rung in found.rungs] == [largest, largest]

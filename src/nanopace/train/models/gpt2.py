@@ -33,6 +33,11 @@ class ModelShape:
     recipe: str = "gpt2"  # which model (recipes.py)
     without: str = ""  # the recipe's ingredients that are left out
 
+    @property
+    def size(self) -> tuple[int, int, int, int]:
+        """In the order that the functions of hardware/ take."""
+        return self.n_layer, self.n_embd, self.vocab_size, self.block_size
+
 
 class KVCache:
     """The keys and values of the tokens seen so far, in one allocation per layer."""
