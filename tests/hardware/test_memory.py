@@ -26,15 +26,6 @@ def test_the_measured_peaks(sequences: int, gib: float) -> None:
     assert peak_bytes(GPT2, sequences) / GIB == pytest.approx(gib, abs=0.1)
 
 
-def test_one_micro_batch_a_step_was_measured_too() -> None:
-    assert peak_bytes(GPT2, 8, accumulation=1) / GIB == pytest.approx(6.65, abs=0.1)
-
-
-def test_the_measured_cost_of_a_sequence() -> None:
-    """0.417, which stood here, is what a bare loop takes; train.py takes four more bytes per logit."""
-    assert (peak_bytes(GPT2, 1) - peak_bytes(GPT2, 0)) / GIB == pytest.approx(0.607, abs=0.002)
-
-
 def test_twelve_gigabytes_hold_fifteen_sequences() -> None:
     """A user's 12 GB card ran out of memory at 16."""
     assert largest_micro_batch(GPT2, 12) == 15
@@ -57,10 +48,6 @@ def test_what_fits_is_below_the_memory_and_one_more_is_not() -> None:
 def test_eager_holds_less_and_a_model_too_large_holds_nothing() -> None:
     assert largest_micro_batch(GPT2, 12, compiled=False) < 15
     assert largest_micro_batch(XL, 12) == 0
-
-
-def test_a_single_micro_batch_keeps_no_gradients_beside_its_activations() -> None:
-    assert peak_bytes(GPT2, 8) - peak_bytes(GPT2, 8, accumulation=1) == 4 * (124_354_560 + 19_200)
 
 
 # bench/memory.py on one H200: model, sequences, steps of the ladder, GiB.

@@ -83,7 +83,6 @@ def losses_of(out_dir: Path) -> dict[int, float | None]:
 
 def weights_of(out_dir: Path) -> dict[str, torch.Tensor]:
     saved, _ = newest_intact(out_dir)
-    assert saved is not None
     return saved.weights()
 
 

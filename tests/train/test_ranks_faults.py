@@ -64,7 +64,6 @@ def test_one_interrupt_stops_all_after_the_same_step_and_saves(shared_corpus: Pa
     assert process.returncode == 130, said
     assert "Traceback" not in said
     saved, refused = newest_intact(out_dir)
-    assert saved is not None
     assert not refused
     assert saved.step == max(losses_of(out_dir)) + 1
 
@@ -195,7 +194,6 @@ def test_a_bit_that_flips_on_one_rank_stops_all(shared_corpus: Path, tmp_path: P
     ended = json.loads((out_dir / "ledger.jsonl").read_text().splitlines()[-1])
     assert ended["reason"] == "corrupted"
     saved, _ = newest_intact(out_dir)
-    assert saved is not None
     assert saved.step == 5
     assert "ended_corrupted" in {each.code for each in diagnose(open_run(out_dir)).findings}
 

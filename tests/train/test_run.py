@@ -5,62 +5,22 @@ from __future__ import annotations
 import gc
 import json
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from nanopace import diagnose, open_run
-from nanopace.config import Asked
 from nanopace.errors import ConfigError, InputError, NanopaceError, UsageError
-from nanopace.ledger import StepEvent
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import checkpoint_directories, checksum_of, newest_intact
 from nanopace.train.formats.convert import convert
 from nanopace.train.listener import Outcome
 from nanopace.train.loop.loop import Loop
-from nanopace.train.run import train
 
-from .conftest import TINY, Recorder, write_corpus
-
-
-class Stopping(Recorder):
-    """Presses Ctrl-C in a given step."""
-
-    def __init__(self, at: int) -> None:
-        super().__init__()
-        self._at = at
-
-    def step(self, event: StepEvent) -> None:
-        self.said.append(("step", event))
-        if event.iteration == self._at:
-            import signal
-
-            signal.raise_signal(signal.SIGINT)
-
-
-def run(corpus: Path, out: Path, listener: Recorder | None = None, **knobs: Value) -> tuple[Outcome, Recorder]:
-    listener = listener or Recorder()
-    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), **knobs}
-    return train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic()), listener
-
-
-def resume(out: Path, **knobs: Value) -> tuple[Outcome, Recorder]:
-    listener = Recorder()
-    given = {"init_from": "resume", "out_dir": str(out), **knobs}
-    return train(Asked(given=given, auto=True), listener=listener, started=time.monotonic()), listener
-
-
-def events(out: Path, name: str = "") -> list[dict[str, Any]]:
-    found = [json.loads(line) for line in (out / "ledger.jsonl").read_text().splitlines()]
-    return [each for each in found if name in ("", each["event"])]
-
-
-def files(checkpoint: Path) -> dict[str, torch.Tensor]:
-    return {**load_file(checkpoint / "model.safetensors"), **load_file(checkpoint / "optimizer.safetensors")}
+from .conftest import Recorder, write_corpus
+from .runs import Stopping, events, files, resume, run
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +157,6 @@ def test_a_checkpoint_only_for_a_new_best(corpus: Path, tmp_path: Path) -> None:
     _, told = run(corpus, tmp_path / "out", always_save_checkpoint=False, learning_rate=0.0, min_lr=0.0)
     first, *_ = told.all("eval")
     saved, _ = newest_intact(tmp_path / "out")
-    assert saved is not None
     assert saved.best == (0, first.val)
     assert [each.iteration for each in told.all("checkpoint")] == [21]  # the end is saved whatever comes
 

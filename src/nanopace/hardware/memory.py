@@ -2,7 +2,7 @@
 
 For nanoGPT's model in bf16 autocast with AdamW, flash attention and no dropout, with B sequences of T tokens:
 
-    16 N              fp32 weights, gradients and AdamW's two averages (12 N before there are gradients to keep)
+    16 N              fp32 weights, gradients and AdamW's two averages
     + 2 N_matrices    the bf16 copies of the matrices that autocast keeps during a step
     + B T (36 C L + 6 C)   what the backward pass needs from each layer; the same eager and compiled
     + B T V k         the logits, and what the loss keeps of them
@@ -40,33 +40,19 @@ _LITTLE_HEADROOM = 0.02  # where the next memory step is tried if this one fails
 _OF_CUDA = GIB // 2  # on an H200, with our kernels and the libraries loaded; cards with fewer SMs need less
 
 
-def peak_bytes(
-    size: Size,
-    batch_size: int,
-    *,
-    compiled: bool = True,
-    single: bool = False,
-    accumulation: int = 2,
-) -> int:
+def peak_bytes(size: Size, batch_size: int, *, compiled: bool = True, single: bool = False) -> int:
     """Peak memory of a step of nanoGPT's train.py, or of ours without our kernels, with `batch_size` sequences in a
     micro-batch. `single`: in float32, which keeps twice as much of each layer and no copies of the matrices."""
     n_layer, n_embd, vocab_size, block_size = size
     everything = parameters(n_layer, n_embd, vocab_size, block_size)
     matrices = 12 * n_layer * n_embd * n_embd + vocab_size * n_embd
-    per_weight = 16 if accumulation > 1 else 12  # a single micro-batch peaks before its gradients exist
     layers = (36 * n_embd * n_layer + 6 * n_embd) * (2 if single else 1)
     logits = vocab_size * (_BYTES_PER_LOGIT_COMPILED if compiled else _BYTES_PER_LOGIT_EAGER)
     copies = 0 if single else 2 * matrices
-    return per_weight * everything + copies + batch_size * block_size * (layers + logits) + _WORKSPACE
+    return 16 * everything + copies + batch_size * block_size * (layers + logits) + _WORKSPACE
 
 
-def largest_micro_batch(
-    size: Size,
-    memory_gb: float,
-    compiled: bool = True,
-    *,
-    single: bool = False,
-) -> int:
+def largest_micro_batch(size: Size, memory_gb: float, compiled: bool = True, *, single: bool = False) -> int:
     """How many sequences fit on a card with nanoGPT's train.py, with a little headroom; 0 if the model alone is too
     large.
 
@@ -87,12 +73,7 @@ HOST_SLOTS = 3  # on the card: one piece arrives, one is computed with, one leav
 
 
 def fused_peak_bytes(
-    size: Size,
-    batch_size: int,
-    steps: Collection[str] = (),
-    *,
-    recipe: str = "gpt2",
-    fp8: bool = False,
+    size: Size, batch_size: int, steps: Collection[str] = (), *, recipe: str = "gpt2", fp8: bool = False
 ) -> int:
     """Peak memory of a step of our trainer, after some steps of the memory ladder.
 
@@ -157,14 +138,7 @@ def _layers_on_card(n_layer: int, n_embd: int, steps: Collection[str]) -> int:
     return 12 * n_embd**2 * (4 * gradients + 2 * weights)
 
 
-def host_bytes(
-    size: Size,
-    batch_size: int,
-    steps: Collection[str],
-    *,
-    recipe: str = "gpt2",
-    muon: bool = True,
-) -> int:
+def host_bytes(size: Size, batch_size: int, steps: Collection[str], *, recipe: str = "gpt2", muon: bool = True) -> int:
     """Host memory of a run with these memory steps: three float32 numbers per weight of a matrix, two with Muon, and
     two per weight of a table; gradients, matrices in bfloat16 and activations where they are there. `muon`: whether
     recipe fast has it."""
@@ -197,13 +171,7 @@ def fits(
 
 
 def climb(
-    size: Size,
-    batch_size: int,
-    memory_gb: float,
-    *,
-    recipe: str = "gpt2",
-    fp8: bool = False,
-    single: bool = False,
+    size: Size, batch_size: int, memory_gb: float, *, recipe: str = "gpt2", fp8: bool = False, single: bool = False
 ) -> tuple[str, ...]:
     """As many memory steps as it takes to fit. If none suffice, all those that work with smaller micro-batches; if even
     one sequence is too many, those that use the host's memory."""
@@ -217,12 +185,7 @@ def climb(
 
 
 def climb_with_host(
-    size: Size,
-    batch_size: int,
-    memory_gb: float,
-    *,
-    recipe: str = "gpt2",
-    fp8: bool = False,
+    size: Size, batch_size: int, memory_gb: float, *, recipe: str = "gpt2", fp8: bool = False
 ) -> tuple[str, ...]:
     """As many memory steps with the host's memory as it takes to fit. Where averages and matrices are enough, smaller
     micro-batches come before more of it: everything else passes the bus with every micro-batch."""
@@ -237,12 +200,7 @@ def climb_with_host(
 
 
 def largest_fused_micro_batch(
-    size: Size,
-    memory_gb: float,
-    steps: Collection[str] = (),
-    *,
-    recipe: str = "gpt2",
-    fp8: bool = False,
+    size: Size, memory_gb: float, steps: Collection[str] = (), *, recipe: str = "gpt2", fp8: bool = False
 ) -> int:
     """How many sequences fit with these memory steps. Found by bisection: the peak is not quite linear in them."""
     low, high = 0, _MOST_SEQUENCES

@@ -90,7 +90,7 @@ def update_seconds(card: Card, weights: float) -> float:
     return OPTIMIZER_BYTES * weights / _bandwidth(card)
 
 
-def bus_seconds(size: Size, tokens: int, steps: Collection[str], bus_gb_s: float = BUS_GB_S) -> tuple[float, float]:
+def bus_seconds(size: Size, tokens: int, steps: Collection[str]) -> tuple[float, float]:
     """The time on the bus for each micro-batch of so many tokens, and for each update, with the host's memory. Both
     directions work at the same time; this is the busier one, to the card."""
     if not on_host(steps):
@@ -102,7 +102,7 @@ def bus_seconds(size: Size, tokens: int, steps: Collection[str], bus_gb_s: float
     micro += 2 * 2 * tokens * n_embd * n_layer * ("host_activations" in steps)
     unfolded = 4 * matrices * 7 / 12  # the matrices behind norms, for the norms' gradients
     update = (12 + 8 * streamed) * matrices + unfolded + 8 * rest
-    return micro / (bus_gb_s * 1e9), update / (bus_gb_s * 1e9)
+    return micro / (BUS_GB_S * 1e9), update / (BUS_GB_S * 1e9)
 
 
 def pace(

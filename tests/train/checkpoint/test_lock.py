@@ -18,17 +18,14 @@ from typing import Any
 import pytest
 
 from nanopace.cli.main import main
-from nanopace.config import Asked
 from nanopace.errors import InputError, UsageError
-from nanopace.literals import Value
 from nanopace.train.checkpoint import lock
 from nanopace.train.checkpoint.layout import newest_intact
 from nanopace.train.checkpoint.lock import LOCK_FILE, Claim
-from nanopace.train.listener import Outcome
-from nanopace.train.run import train
 
-from ..conftest import TINY, Recorder
+from ..conftest import TINY
 from ..fork_server import Popen
+from ..runs import run
 
 # --- a claim, alone --------------------------------------------------------------------------------------------------
 
@@ -259,11 +256,6 @@ def test_a_directory_that_cannot_be_locked(tmp_path: Path) -> None:
 # --- trainings -------------------------------------------------------------------------------------------------------
 
 
-def second(corpus: Path, out: Path, **knobs: Value) -> Outcome:
-    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), **knobs}
-    return train(Asked(given=given, files=("config.py",)), listener=Recorder(), started=time.monotonic())
-
-
 @pytest.fixture
 def running(corpus: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """The command itself, in the middle of an endless training run."""
@@ -288,7 +280,7 @@ def test_a_second_training_is_refused_until_the_first_is_gone(
     before = files(out)
     for knobs in ({}, {"overwrite": True}, {"init_from": "resume"}):
         with pytest.raises(UsageError, match=r"--out_dir=.*out: another training run is using it"):
-            second(corpus, out, **knobs)  # type: ignore[arg-type]
+            run(corpus, out, **knobs)  # type: ignore[arg-type]
     assert files(out) == before
     assert process.poll() is None
     while True:  # readers are not kept out; what they have listed may be gone when they look
@@ -299,13 +291,12 @@ def test_a_second_training_is_refused_until_the_first_is_gone(
     process.send_signal(signal.SIGKILL)
     process.wait()
     saved, _ = newest_intact(out)
-    assert saved is not None
-    outcome = second(corpus, out, init_from="resume", max_iters=saved.step + 1)
+    outcome, _ = run(corpus, out, init_from="resume", max_iters=saved.step + 1)
     assert (outcome.reason, outcome.iteration) == ("finished", saved.step + 2)
 
 
 def test_the_lock_is_given_back_at_the_end_and_after_an_error(corpus: Path, tmp_path: Path) -> None:
-    second(corpus, tmp_path / "out", max_iters=1)
+    run(corpus, tmp_path / "out", max_iters=1)
     with pytest.raises(UsageError, match="holds a run"):
-        second(corpus, tmp_path / "out", max_iters=1)
-    second(corpus, tmp_path / "out", max_iters=1, overwrite=True)
+        run(corpus, tmp_path / "out", max_iters=1)
+    run(corpus, tmp_path / "out", max_iters=1, overwrite=True)

@@ -16,16 +16,15 @@ from typing import Any
 
 import pytest
 
-from nanopace.config import Asked
 from nanopace.errors import NanopaceError
 from nanopace.train.checkpoint.layout import checkpoint_directories, newest_intact
 from nanopace.train.checkpoint.lock import LOCK_FILE
-from nanopace.train.run import train
 
 from ...cli.conftest import unmeasured
-from ..conftest import TINY, Recorder
+from ..conftest import TINY
 from ..fork_server import Popen
 from ..loop.test_interrupt import until
+from ..runs import run
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -191,11 +190,10 @@ def test_a_lock_that_is_none(corpus: Path, tmp_path: Path, kind: str) -> None:
         os.link(victim, out / LOCK_FILE)
     else:
         (out / LOCK_FILE).symlink_to(victim)
-    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "max_iters": 1}
     if kind == "hard":
-        train(Asked(given=given, files=("c.py",)), listener=Recorder(), started=time.monotonic())
+        run(corpus, out, max_iters=1)
     else:
         with pytest.raises(NanopaceError, match=r"\.lock: cannot be written: it is (a link|not a regular file)"):
-            train(Asked(given=given, files=("c.py",)), listener=Recorder(), started=time.monotonic())
+            run(corpus, out, max_iters=1)
     assert victim.exists() == (kind != "dangling")
     assert kind == "dangling" or victim.read_text() == "mine"

@@ -242,7 +242,6 @@ def test_the_tokenizer_goes_along(transformers: Any, kind: str, tmp_path: Path) 
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf", trust_remote_code=True)
     assert theirs("    return f(x)")["input_ids"] == tokenizer.encode("    return f(x)")
     read = load_huggingface(tmp_path / "hf").tokenizer
-    assert read is not None
     assert read.hash == tokenizer.hash
     for name in ("config.json", "generation_config.json"):
         assert json.loads((tmp_path / "hf" / name).read_text())["eos_token_id"] == tokenizer.end_of_text

@@ -121,7 +121,6 @@ def test_gradients_take_the_place_of_one_layer() -> None:
     FusedGPT(model, MEMORY_STEPS)
     places: dict[str, set[int]] = {}
     for name, each in model.named_parameters():
-        assert each.grad is not None
         parts = name.split(".")
         places.setdefault(".".join(parts[3:]) if "h" in parts else name, set()).add(each.grad.data_ptr())
     assert {len(each) for each in places.values()} == {1}

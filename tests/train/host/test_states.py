@@ -260,7 +260,6 @@ def test_a_loss_that_is_not_finite_leaves_everything(recipe: str, by_cores: bool
 def test_what_is_in_the_host_s_memory(recipe: str) -> None:
     """Averages of matrices and tables, and the matrices of the blocks; and the arena is full with them."""
     run = Trained(recipe, 1.0, False)
-    assert run.host is not None
     holds = run.host.arena.holds
     matrices = block_matrices(run.model)
     assert all(holds(each) == (name in matrices) for name, each in run.model.named_parameters())
@@ -308,7 +307,6 @@ def test_nothing_is_there_twice_when_it_is_pinned(recipe: str, monkeypatch: pyte
     free: dict[int, int] = {}
     monkeypatch.setattr(Arena, "pin", lambda arena, _: free.setdefault(id(arena), arena.free))
     run = Trained(recipe, 1.0, False)
-    assert run.host is not None
     assert free[id(run.host.arena)] == 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +14,25 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from nanopace.config import Asked, TrainConfig
+from nanopace.config import TrainConfig
 from nanopace.errors import ConfigError, InputError, UsageError
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import MODEL, newest_intact
-from nanopace.train.listener import Outcome
 from nanopace.train.loop import corruption
 from nanopace.train.loop.batches import Batches
 from nanopace.train.loop.corruption import CorruptionWatch, _compared
 from nanopace.train.loop.loop import Loop
 from nanopace.train.loop.passes import PlainPasses
 from nanopace.train.models.gpt2 import GPT
-from nanopace.train.run import train
 
-from ..conftest import TINY, Recorder
+from ..conftest import TINY
+from ..runs import resume, run
 
 WEIGHT = "transformer.h.1.mlp.c_fc.weight"
 Fault = Callable[[Loop], None]
 
 
-def start(corpus: Path, out: Path, **knobs: Value) -> tuple[Outcome, Recorder]:
-    listener = Recorder()
-    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "check_every": 4, "save_interval": 5, **knobs}
-    return train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic()), listener
+start = partial(run, base={**TINY, "check_every": 4, "save_interval": 5})
 
 
 def flip(tensor: Tensor, bit: int = 3, at: int = 17) -> None:
@@ -114,7 +111,6 @@ def test_a_flipped_bit_at_rest_stops_the_run(
     assert reason == "corrupted"
     assert notes[-1] == said
     saved, refused = newest_intact(tmp_path / "out")
-    assert saved is not None
     assert saved.step == 5
     assert not refused
 
@@ -131,7 +127,6 @@ def test_a_flip_just_before_a_save_is_not_saved(corpus: Path, tmp_path: Path, mo
     with pytest.raises(UsageError, match="step 10: "):
         start(corpus, tmp_path / "out")
     saved, _ = newest_intact(tmp_path / "out")
-    assert saved is not None
     assert saved.step == 5
 
 
@@ -148,7 +143,6 @@ def test_nor_is_one_before_a_best_checkpoint(corpus: Path, tmp_path: Path, monke
     with pytest.raises(UsageError, match="step 10: "):
         start(corpus, tmp_path / "out", always_save_checkpoint=False, check_every=40)
     saved, _ = newest_intact(tmp_path / "out")
-    assert saved is not None
     assert saved.step == 5
 
 
@@ -167,7 +161,6 @@ def test_nor_is_one_before_the_data_is_gone(corpus: Path, tmp_path: Path, monkey
     with pytest.raises(UsageError, match="step 8: "):
         start(corpus, tmp_path / "out", check_every=40)
     saved, _ = newest_intact(tmp_path / "out")
-    assert saved is not None
     assert saved.step == 5
 
 
@@ -301,7 +294,6 @@ def test_what_cannot_be_said_of_a_difference(corpus: Path, tmp_path: Path, monke
     def fault(passes: PlainPasses) -> None:
         assert isinstance(passes._loss, GPT)
         gradient = dict(passes._loss.named_parameters())[WEIGHT].grad
-        assert gradient is not None
         gradient[0, 0] = float("nan")
 
     def full(*_: object) -> None:
@@ -347,8 +339,7 @@ def test_a_run_goes_on_from_what_was_good(corpus: Path, tmp_path: Path) -> None:
         with pytest.raises(UsageError):
             start(corpus, tmp_path / "out")
     start(corpus, tmp_path / "whole")
-    resuming: dict[str, Value] = {"init_from": "resume", "out_dir": str(tmp_path / "out"), "device": "cpu"}
-    train(Asked(given=resuming), listener=Recorder(), started=time.monotonic())
+    resume(tmp_path / "out", device="cpu")
     last = f"checkpoints/step-00000021/{MODEL}"
     assert (tmp_path / "out" / last).read_bytes() == (tmp_path / "whole" / last).read_bytes()
 

@@ -17,8 +17,8 @@ from nanopace.train.checkpoint.layout import newest_intact
 from nanopace.train.loop.batches import Batches
 
 from ..conftest import Recorder
+from ..runs import resume, run
 from ..test_faults import Faulty, nan_loss
-from ..test_run import resume, run
 
 EPOCH = 4000 // 16 - 1  # windows of the corpus
 
@@ -52,7 +52,6 @@ def header(told: Recorder) -> dict[str, str]:
 
 def windows_of(out: Path) -> int:
     saved, _ = newest_intact(out)
-    assert saved is not None
     return int(saved.state["windows"])
 
 
@@ -79,7 +78,6 @@ def test_with_another_batch_the_epoch_is_read_to_its_end_and_nothing_twice(
 def test_who_counted_no_windows_has_read_what_its_steps_held(corpus: Path, tmp_path: Path) -> None:
     run(corpus, tmp_path / "out", max_iters=4)
     saved, _ = newest_intact(tmp_path / "out")
-    assert saved is not None
     uncounted = {name: value for name, value in saved.state.items() if name != "windows"}
     assert replace(saved, state=uncounted).windows == saved.windows == 5 * 2 * 4
 

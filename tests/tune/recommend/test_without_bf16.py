@@ -17,8 +17,6 @@ def test_cards_without_bf16() -> None:
     assert (knob(turing, "dtype"), knob(pascal, "dtype")) == ("float16", "float32")
     assert (turing.precision, turing.peak_tflops) == ("fp16", 53.8)
     assert (pascal.precision, pascal.peak_tflops) == ("fp32", 11.3)
-    assert turing.tokens_per_s is not None
-    assert pascal.tokens_per_s is not None
     assert turing.tokens_per_s.expected > 2 * pascal.tokens_per_s.expected
     assert [code for code, _ in headline(turing)] == ["figures_fp16"]
     assert [code for code, _ in headline(pascal)] == ["figures_fp32"]
