@@ -154,7 +154,7 @@ def _run(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener) 
         assert loop is not None, "only a loop looks for it"
         reason = "corrupted"
         said = corrupted(_writable_dir(plan), plan, loop, error)
-        ledger.append(NoteEvent(said.as_message(), error.step))
+        ledger.note(said.as_message(), error.step)
         raise said from None
     except KeyboardInterrupt:
         reason = "interrupted"

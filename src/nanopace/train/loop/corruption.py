@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 
 from nanopace.errors import Message
-from nanopace.ledger import NoteEvent
 from nanopace.train.formats.atomic_files import exported_directory
 from nanopace.train.loop.evidence import BATCH, EVIDENCE
 from nanopace.train.loop.parts import Parts
@@ -114,7 +113,7 @@ class CorruptionWatch:
         if own is None:  # if there is no room for the step either, it will find out, and give something up
             make_room(self._parts.plan.device)
             said = Message("step {step}: gradients are not checked (check_every), since memory is full", step=step)
-            self._parts.ledger.append(NoteEvent(said, step))
+            self._parts.ledger.note(said, step)
             own = []
         if everyone := [each for some in self._parts.plan.ranks.gather(own) for each in some]:
             raise CorruptedError(step, everyone, batch)

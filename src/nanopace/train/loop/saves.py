@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nanopace.errors import Message
-from nanopace.ledger import CheckpointEvent, NoteEvent
+from nanopace.ledger import CheckpointEvent
 from nanopace.train.checkpoint.best import BEST
 from nanopace.train.clock.step_events import LAST_SAVE, Bookkeeper
 from nanopace.train.loop.parts import Parts
@@ -76,7 +76,7 @@ class CheckpointManager:
         if news := self._parts.plan.claim.news():  # earlier checkpoints may be out of reach, so save soon
             self.due = self._parts.plan.ranks.size == 1 or self.due
         for text in (*news, *self._parts.checkpointer.notes()):
-            self._parts.ledger.append(NoteEvent(text, iteration))
+            self._parts.ledger.note(text, iteration)
         for result in self._parts.checkpointer.results():
             if result.failure is not None:
                 self._note_failure(Unsaved(result.path, result.failure), iteration)
@@ -99,7 +99,7 @@ class CheckpointManager:
                 path=failure.path,
                 reason=failure.reason,
             )
-            self._parts.ledger.append(NoteEvent(text, iteration))
+            self._parts.ledger.note(text, iteration)
         self._failed = True
 
     def close(self, iteration: int, *, last: bool) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from nanopace.errors import Message
-from nanopace.ledger import NoteEvent, StepEvent
+from nanopace.ledger import StepEvent
 from nanopace.train.clock.clock import Moment
 from nanopace.train.clock.step_events import Bookkeeper
 from nanopace.train.loop.loss_watch import Watch
@@ -124,7 +124,7 @@ class StepReports:
                 "(skipped so far: {count})",
                 **known,
             )
-        self._parts.ledger.append(NoteEvent(text, iteration))
+        self._parts.ledger.note(text, iteration)
 
     def _time(self, iteration: int) -> _StepTime:
         ms, own_ms = self._books.step_ms(iteration), self._books.own_ms(iteration)
