@@ -166,14 +166,6 @@ def test_the_save_interval_is_its_own(corpus: Path, tmp_path: Path) -> None:
     assert [each.iteration for each in told.all("checkpoint")] == [4, 8, 12, 16, 20, 21]
 
 
-def test_the_best_is_kept_apart(corpus: Path, tmp_path: Path) -> None:
-    """The loss gets worse once a learning rate that is far too high sets in."""
-    _, told = run(corpus, tmp_path / "out", learning_rate=0.9, min_lr=0.0, warmup_iters=18, keep_last=1, max_iters=30)
-    best = min(told.all("eval"), key=lambda each: each.val).iteration
-    kept = {path.name for path in (tmp_path / "out" / "checkpoints").iterdir()}
-    assert kept == {"step-00000031", f"step-{best:08d}"}
-
-
 def test_evaluate_and_leave(corpus: Path, tmp_path: Path) -> None:
     outcome, told = run(corpus, tmp_path / "out", eval_only=True, eval_train="steps")
     assert (outcome.reason, outcome.iteration, outcome.checkpoint) == ("finished", 0, None)
@@ -228,24 +220,6 @@ def test_a_shorter_context_may_be_asked_of_weights(
     assert not (tmp_path / "deeper").exists()
 
 
-def test_the_disk_may_fail_and_training_goes_on(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nanopace.train.checkpoint import saver as checkpoint
-
-    real = checkpoint.write_checkpoint
-
-    def full(directory: Path, *rest: Any) -> int:
-        if directory.name == "step-00000005":
-            raise OSError(28, "No space left on device")
-        return real(directory, *rest)
-
-    monkeypatch.setattr(checkpoint, "write_checkpoint", full)
-    outcome, told = run(corpus, tmp_path / "out")
-    assert outcome.reason == "finished"
-    assert len([each for each in told.all("note") if "No space left" in each]) == 1
-    assert [each.iteration for each in told.all("checkpoint")] == [10, 15, 20, 21]
-    assert "No space left" in events(tmp_path / "out", "note")[0]["text"]
-
-
 def test_a_resumed_run_that_could_save_nothing_says_so(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,18 +265,6 @@ def test_a_run_goes_on_with_its_own_data_and_shape(finished: tuple[Path, Outcome
         resume(out, dataset=str(other), max_iters=30)
     with pytest.raises(ConfigError, match="n_embd cannot change when a run is resumed: it is 16, not 32"):
         resume(out, n_embd=32, max_iters=30)
-
-
-def test_a_damaged_checkpoint_is_passed_over(corpus: Path, tmp_path: Path) -> None:
-    run(corpus, tmp_path / "out", keep_last=5)
-    newest = tmp_path / "out" / "checkpoints" / "step-00000021" / "model.safetensors"
-    data = bytearray(newest.read_bytes())
-    data[-1] ^= 1
-    newest.write_bytes(data)
-    outcome, told = resume(tmp_path / "out", max_iters=22)
-    assert any("step-00000021" in each and "checksum" in each for each in told.all("note"))
-    assert list(told.losses) == [20, 21, 22]
-    assert outcome.reason == "finished"
 
 
 @pytest.mark.parametrize("name", ["validation", "best", "recent", "random"])

@@ -243,7 +243,7 @@ def _last_checkpoint(plan: RunPlan, loop: Loop | None, *, all_here: bool) -> tup
         return newest or (None if plan.resumed is None else plan.resumed.path), None
     failure = Message("{path}: another training run has taken it over", path=plan.out_dir)
     if unsaved is not None:
-        failure = unsaved.message
+        failure = unsaved.complaint
     if loop is not None and all_here and plan.ranks.first and not loop.checkpoints.rescued:
         saved, _ = newest_intact(plan.claim.run_dir)  # look again: another run may have changed the directory
         newest = None if saved is None else saved.path

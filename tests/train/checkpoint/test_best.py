@@ -113,6 +113,7 @@ def test_nobody_knows_which(tmp_path: Path) -> None:
     [
         ('{"step": 5, "val": 1.5}', (5, 1.5)),
         ('{"step": 0, "val": 1.5}', (0, 1.5)),
+        ('{"step": -1, "val": 1.5}', None),
         ('{"step": 5, "val": 1.5, "checksum": "x"}', None),
         ('{"step": 5, "val": Infinity}', None),
         ('{"step": 5}', None),
@@ -173,13 +174,6 @@ def overfitted(shared_corpus: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 def steps(out: Path) -> list[int]:
     return sorted(step_of(each.name) for each in checkpoint_directories(out))
-
-
-def test_the_very_first_evaluation_may_be_the_best(tmp_path: Path) -> None:
-    write_best(tmp_path, 0, 4.5)
-    assert read_best(tmp_path) == (0, 4.5)
-    write_best(tmp_path, -1, 4.5)
-    assert read_best(tmp_path) is None
 
 
 CHANGES = {
@@ -243,40 +237,6 @@ def test_with_a_best_json_as_it_was_written_nothing_is_kept_in_doubt(overfitted:
     _, told = resume(out, max_iters=29, keep_last=1)
     assert steps(out) == [best[0], 30]
     assert not told.all("note")
-
-
-def test_one_of_an_earlier_version_is_read_and_not_trusted(overfitted: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    shutil.copytree(overfitted, out)
-    best = read_best(out)
-    (out / "best.json").write_text(content(*best))
-    assert read_best(out) == best
-    found = known(out)
-    assert (found.best, found.certain, found.warning) == (best, False, None)
-    assert {best[0], steps(out)[-1]} <= found.protected
-    (out / "best.json").write_text(content(25, 0.5))
-    assert best[0] in known(out).protected
-
-
-def test_a_best_that_is_damaged_is_no_reason_to_remove_the_others(overfitted: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    shutil.copytree(overfitted, out)
-    best = read_best(out)
-    found = known(out, damaged={best[0]})
-    assert found.protected == set(steps(out))
-
-
-def test_what_the_newest_state_does_not_bear_out(overfitted: Path, tmp_path: Path) -> None:
-    """With a correct checksum: it names the newest one although that is worse, or an old one unknown to the state."""
-    out = tmp_path / "out"
-    shutil.copytree(overfitted, out)
-    best = read_best(out)
-    assert best is not None
-    for step, loss in ((steps(out)[-1], best[1] + 1), (steps(out)[-2], 0.1), (10**9, 0.1)):
-        write_best(out, step, loss)
-        found = known(out)
-        assert found.best == best
-        assert best[0] in found.protected
 
 
 def test_checkpoints_of_another_run_behind_a_link(

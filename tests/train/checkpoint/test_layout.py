@@ -119,14 +119,8 @@ def test_a_newer_version_says_so(tmp_path: Path) -> None:
 
 
 def test_files_outside_of_the_directory_are_refused(tmp_path: Path) -> None:
-    from nanopace.train.checkpoint import layout as checkpoint_files
-
     directory, _ = save(tmp_path, 2)
-    state = json.loads((directory / "state.json").read_text())
-    del state["checksum"]
-    state["files"]["../../secret"] = {"bytes": 1, "sha256": ""}
-    state["checksum"] = checkpoint_files.checksum_of(state)
-    (directory / "state.json").write_text(json.dumps(state))
+    rewrite(directory, files={"../../secret": {"bytes": 1, "sha256": ""}})
     with pytest.raises(InputError, match="must be in its own directory"):
         verified(directory)
 

@@ -236,17 +236,6 @@ def test_looking_takes_microseconds(tmp_path: Path) -> None:
         assert (time.thread_time() - began) / 1000 < 50e-6
 
 
-def test_a_claim_is_exclusive(tmp_path: Path) -> None:
-    with Claim(tmp_path) as first:
-        first.take()
-        first.take()
-        with Claim(tmp_path) as other, pytest.raises(UsageError, match="another training"):
-            other.take()
-    with Claim(tmp_path) as other:
-        other.take()
-    assert files(tmp_path) == {LOCK_FILE}
-
-
 def test_a_directory_that_cannot_be_locked(tmp_path: Path) -> None:
     (tmp_path / LOCK_FILE).mkdir()
     with Claim(tmp_path) as claim, pytest.raises(InputError, match="cannot be written: Is a directory"):

@@ -39,8 +39,7 @@ def test_its_bytes_are_those_of_its_files(tmp_path: Path) -> None:
     assert (path / "state.json").read_text() == json.dumps(state, indent=1)
 
 
-def test_a_description_names_the_tokenizer(tmp_path: Path) -> None:
-    del tmp_path
+def test_a_description_names_the_tokenizer() -> None:
     assert describe(SHAPE, step=1, config={}, tokenizer=None)["tokenizer"] is None
     assert describe(SHAPE, step=1, config={}, tokenizer=bytes_tokenizer())["tokenizer"] == bytes_tokenizer().hash
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -73,13 +72,6 @@ def test_with_another_batch_the_epoch_is_read_to_its_end_and_nothing_twice(
     epoch = Order(open_corpus(corpus).train, 16, 1337).starts(0, EPOCH)
     assert read.positions == epoch.tolist()
     assert len(set(read.positions)) == EPOCH
-
-
-def test_who_counted_no_windows_has_read_what_its_steps_held(corpus: Path, tmp_path: Path) -> None:
-    run(corpus, tmp_path / "out", max_iters=4)
-    saved, _ = newest_intact(tmp_path / "out")
-    uncounted = {name: value for name, value in saved.state.items() if name != "windows"}
-    assert replace(saved, state=uncounted).windows == saved.windows == 5 * 2 * 4
 
 
 def test_with_the_same_settings_nothing_is_said(corpus: Path, tmp_path: Path) -> None:

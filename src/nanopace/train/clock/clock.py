@@ -134,8 +134,8 @@ class _Mark(NamedTuple):
 class CudaClock(Clock):
     """Uses events in the current stream. Before the first one, the host's clock counts."""
 
-    def __init__(self, started: float, device: torch.device) -> None:
-        super().__init__(started)
+    def __init__(self, started: float, device: torch.device, wall: WallClock | None = None) -> None:
+        super().__init__(started, wall)
         self._device = device
         self._drain()  # from here, the host's and the card's time run together
         super().mark("startup", 0, PROCESS)

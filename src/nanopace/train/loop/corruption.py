@@ -10,7 +10,6 @@ Not covered: what goes wrong in the update itself, or in a micro-batch that is c
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,8 +21,7 @@ import torch
 from torch import Tensor
 
 from nanopace.errors import Message
-from nanopace.train.formats.atomic_files import exported_directory
-from nanopace.train.loop.evidence import BATCH, EVIDENCE
+from nanopace.train.loop.evidence import write_evidence
 from nanopace.train.loop.parts import Parts
 from nanopace.train.optim.optimizer import optimizer_tensors
 from nanopace.train.out_of_memory import attempt, make_room
@@ -163,12 +161,7 @@ def save_corruption(directory: Path, parts: Parts, error: CorruptedError) -> Non
         "gpu_uuid": parts.plan.machine.uuid,
         **{name: value for name, value in parts.describe(error.step).items() if name in ("versions", "config")},
     }
-    from safetensors.torch import save_file
-
-    with exported_directory(directory) as folder:
-        (folder / EVIDENCE).write_text(json.dumps(known, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        if error.batch is not None:
-            save_file({name: each.cpu().contiguous() for name, each in error.batch.items()}, folder / BATCH)
+    write_evidence(directory, known, error.batch)
 
 
 def _compared(name: str, rank: int, first: Tensor, second: Tensor) -> Difference | None:
