@@ -26,6 +26,7 @@ from nanopace.train.loop.batches import Batches
 from . import runs
 from .conftest import TINY, Recorder
 from .fork_server import Popen
+from .processes import command
 from .runs import Acting
 
 # With a vocabulary that includes a token with a flipped bit, not the 50304 of data without a manifest.
@@ -210,8 +211,7 @@ def test_a_file_that_is_cut_under_a_process(when: str, tmp_path: Path) -> None:
     corpus.mkdir()
     for split in ("train", "val"):
         (corpus / f"{split}.bin").write_bytes(bytes(1 << 24 if split == "train" else 1 << 14))
-    knobs = {**TINY, "max_iters": 100_000, "dataset": corpus, "out_dir": out, "vocab_size": 300, "eval_interval": 10**6}
-    words = ["train", "--no-report", *(f"--{name}={value}" for name, value in knobs.items())]
+    words = command(out, corpus, TINY, max_iters=100_000, vocab_size=300, eval_interval=10**6)
     start = ["-c", CUT_IN_THE_SCAN] if when == "scan" else ["-m", "nanopace"]
     child = Popen(
         [sys.executable, *start, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path

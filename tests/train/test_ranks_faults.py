@@ -27,6 +27,7 @@ from .processes import (
     torchrun,
     wait_for,
 )
+from .runs import events
 
 
 def test_a_rank_that_lags_is_named_and_one_that_is_killed_is_started_again(
@@ -72,9 +73,9 @@ def test_a_loss_of_one_rank_that_is_not_finite_takes_all_of_them_back(shared_cor
     out_dir = tmp_path / "out"
     done = run(torchrun(2, *command(out_dir, shared_corpus), script=patched(tmp_path, POISONED)), measured=False)
     assert done.returncode == 0, done.stderr
-    events = [json.loads(line) for line in (out_dir / "ledger.jsonl").read_text().splitlines()]
-    assert [each["iteration"] for each in events if each.get("skipped")] == [12, 13, 14, 15, 16]  # two were under way
-    back = [(each["iteration"], each["failed_at"]) for each in events if each["event"] == "rollback"]
+    skipped = [each["iteration"] for each in events(out_dir, "step") if each.get("skipped")]
+    assert skipped == [12, 13, 14, 15, 16]  # two were under way
+    back = [(each["iteration"], each["failed_at"]) for each in events(out_dir, "rollback")]
     assert back == [(10, 14)]
     losses = losses_of(out_dir)
     assert list(losses) == list(range(25))

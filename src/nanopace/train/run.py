@@ -46,11 +46,7 @@ from nanopace.train.warm_start import begin_to_load_the_compiler, keep_the_compi
 
 
 def train(
-    asked: Asked,
-    *,
-    listener: Listener,
-    preparing: OnProgress | None = None,
-    started: float | None = None,
+    asked: Asked, *, listener: Listener, preparing: OnProgress | None = None, started: float | None = None
 ) -> Outcome:
     """Train as `asked`. If the embedded corpus has to be made first, `preparing` is called with the progress.
 

@@ -23,8 +23,8 @@ from nanopace.train.checkpoint import lock
 from nanopace.train.checkpoint.layout import newest_intact
 from nanopace.train.checkpoint.lock import LOCK_FILE, Claim
 
+from .. import processes
 from ..conftest import TINY
-from ..fork_server import Popen
 from ..runs import run
 
 # --- a claim, alone --------------------------------------------------------------------------------------------------
@@ -249,12 +249,8 @@ def test_a_directory_that_cannot_be_locked(tmp_path: Path) -> None:
 def running(corpus: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """The command itself, in the middle of an endless training run."""
     out = tmp_path / "out"
-    knobs = {**TINY, "dataset": corpus, "out_dir": out, "max_iters": 10**6, "save_interval": 5, "eval_interval": 1000}
-    flags = [f"--{name}={value}" for name, value in knobs.items()]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
-    with Popen(
-        [sys.executable, "-m", "nanopace", "train", "--no-report", *flags], env=environment, stdout=subprocess.DEVNULL
-    ) as process:
+    words = processes.command(out, corpus, TINY, max_iters=10**6, save_interval=5, eval_interval=1000)
+    with processes.listened([sys.executable, "-m", "nanopace", *words], stdout=subprocess.DEVNULL) as process:
         while newest_intact(out)[0] is None:
             assert process.poll() is None
             time.sleep(0.05)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -21,12 +20,11 @@ from nanopace.train.checkpoint.layout import newest_intact
 from nanopace.train.loop.saves import _waited as waited
 
 from ...cli.conftest import unmeasured
-from .. import fork_server
+from .. import fork_server, processes
 from ..checkpoint.test_disk import fill, small_disk  # noqa: F401
 from ..conftest import TINY, Recorder
-from ..fork_server import Popen
 from ..processes import LONGEST
-from ..runs import Acting, resume, run
+from ..runs import Acting, events, resume, run
 from .test_interrupt import until
 
 SLOW = """
@@ -48,9 +46,8 @@ sys.exit(main(sys.argv[2:]))
 
 @pytest.fixture
 def command(corpus: Path, small_disk: Path) -> list[str]:  # noqa: F811
-    given = {**TINY, "dataset": corpus, "out_dir": small_disk / "out", "max_iters": 14, "save_interval": 4}
-    flags = [f"--{name}={value}" for name, value in given.items()]
-    return [sys.executable, "-c", SLOW, str(small_disk / "ballast"), "train", *flags, "--no-report"]
+    words = processes.command(small_disk / "out", corpus, TINY, max_iters=14, save_interval=4)
+    return [sys.executable, "-c", SLOW, str(small_disk / "ballast"), *words]
 
 
 def test_a_wait_lasts_as_long_as_nobody_asks_otherwise() -> None:
@@ -74,20 +71,16 @@ def hastily(command: list[str]) -> list[str]:
 
 
 def ended(out: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / "ledger.jsonl").read_text().splitlines()[-1])
-    return found
+    return events(out)[-1]
+
+
+INTERVALS = ("max_iters", "save_interval", "eval_interval")
 
 
 @contextmanager
 def endless(command: list[str]) -> Iterator[subprocess.Popen[str]]:
     """A run that continues until it is interrupted."""
-    with Popen(
-        [*command, "--max_iters=1000000", "--save_interval=1000000", "--eval_interval=1000000"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**unmeasured(), "OMP_NUM_THREADS": "1"},
-    ) as process:
+    with processes.listened([*command, *(f"--{each}=1000000" for each in INTERVALS)]) as process:
         try:
             yield process
         finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from nanopace.train.checkpoint.layout import newest_intact
 from nanopace.train.loop.batches import Batches
 
 from ..conftest import Recorder
-from ..runs import resume, run
+from ..runs import events, resume, run
 from ..test_faults import Faulty, nan_loss
 
 EPOCH = 4000 // 16 - 1  # windows of the corpus
@@ -91,8 +90,7 @@ def test_what_has_changed_is_said(corpus: Path, tmp_path: Path) -> None:
     )
     assert said["changed since the checkpoint"] == "dropout 0.1 -> 0.0, learning_rate 0.01 -> 0.005, max_iters 1 -> 3"
     assert told.all("eval")[0].change is None  # other windows were evaluated before
-    ledger = [json.loads(line) for line in (tmp_path / "out" / "ledger.jsonl").read_text().splitlines()]
-    assert [each["choices"].get("data") for each in ledger if each["event"] == "run"] == [None, said["data"]]
+    assert [each["choices"].get("data") for each in events(tmp_path / "out", "run")] == [None, said["data"]]
 
 
 def test_going_back_after_faults_counts_the_windows_of_the_checkpoint(

@@ -251,9 +251,7 @@ def _on_a_cpu(asked: Mapping[str, Value], ranks: int) -> Chosen:
         "eval_iters": (25, Message("few, to keep evaluations short")),
         "log_interval": (10, Message("enough to watch it learn")),
         **_schedule(
-            asked,
-            steps,
-            Message("about two minutes at {ms:,.0f} ms per step, as measured", ms=step_seconds * 1000),
+            asked, steps, Message("about two minutes at {ms:,.0f} ms per step, as measured", ms=step_seconds * 1000)
         ),
     }
 

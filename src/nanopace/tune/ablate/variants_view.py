@@ -52,10 +52,7 @@ def _answer(found: Effects, words: Words) -> list[str]:
     if best.speed.shows and best.speed.value > 0:
         return [words.text("Fastest: {setting}, at {ratio}x A's speed ({interval}).", **said)]
     return [
-        words.text(
-            "No change is clearly faster than A; at best {setting}, at {ratio}x its speed ({interval}).",
-            **said,
-        )
+        words.text("No change is clearly faster than A; at best {setting}, at {ratio}x its speed ({interval}).", **said)
     ]
 
 

@@ -166,11 +166,7 @@ def _of_the_machine(measured: Calibration, utilisation: float | None, words: Wor
 
 
 def _changed_row(change: Change, found: Tuned, words: Words) -> Sequence[Text]:
-    return (
-        Cell(change.knob, "bold"),
-        f"{plain(change.before)} → {plain(change.after)}",
-        _reason(change, found, words),
-    )
+    return (Cell(change.knob, "bold"), f"{plain(change.before)} → {plain(change.after)}", _reason(change, found, words))
 
 
 def _reason(change: Change, found: Tuned, words: Words) -> str:
