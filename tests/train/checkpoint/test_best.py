@@ -104,6 +104,8 @@ def test_nobody_knows_which(tmp_path: Path) -> None:
     assert known(out, damaged={5, 10, 20}) == KnownBest(protected=frozenset({5, 10, 20}))
     (out / "best.json").write_text("[]")
     assert known(out) == unknown
+    silent = by_hand(tmp_path / "silent", step=10, val=2.0)  # the newest state names none
+    assert known(silent) == KnownBest(protected=frozenset({5, 10, 20}), warning=unsure(silent, 5, 10, 20))
     write_best(out, 5, 2.0)
     assert known(out, damaged={20, 10}) == KnownBest((5, 2.0))
 
