@@ -161,12 +161,12 @@ def _measure(args: argparse.Namespace) -> None:
     if args.way == "host" and on_card:
         machine = limited(machine, f"{args.limit:g}GiB")
     memory = machine.memory_gb or 1e9
-    steps = climb(*size, args.batch, memory) if args.way == "unlimited" else climb_with_host(*size, args.batch, memory)
+    steps = climb(size, args.batch, memory) if args.way == "unlimited" else climb_with_host(size, args.batch, memory)
     if args.memory and args.way == "host":
         steps = memory_steps(args.memory) or ()
-    fitting = min(args.batch, largest_fused_micro_batch(*size, memory, steps))
+    fitting = min(args.batch, largest_fused_micro_batch(size, memory, steps))
     if not fitting:
-        need = fused_peak_bytes(*size, 1, steps) / GIB
+        need = fused_peak_bytes(size, 1, steps) / GIB
         print(f"{args.way}: {need:.1f} GiB are needed for one sequence ({', '.join(steps)})", flush=True)
         return
     batch = 1 << fitting.bit_length() - 1
@@ -207,7 +207,7 @@ def _measure(args: argparse.Namespace) -> None:
             "tokens_per_s": args.steps * count * batch * context / seconds,
             "peak_gib": torch.cuda.max_memory_allocated() / GIB if on_card else 0.0,
             "reserved_gib": torch.cuda.max_memory_reserved() / GIB if on_card else 0.0,
-            "predicted_gib": fused_peak_bytes(*size, batch, steps) / GIB,
+            "predicted_gib": fused_peak_bytes(size, batch, steps) / GIB,
             "host_gib": 0.0 if trainer.host is None else trainer.host.host_bytes / GIB,
             "process_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB,
             "pinned": trainer.host is not None and trainer.host.arena.pinned,

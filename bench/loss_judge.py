@@ -17,7 +17,7 @@ from nanopace.corpus.shards.corpus import open_corpus
 from nanopace.train.formats.convert import open_pretrained
 from nanopace.train.loop.evaluate import Estimate, Evaluator
 from nanopace.train.models import fast
-from nanopace.train.models.fast import FastGPT, soft_cap_cross_entropy
+from nanopace.train.models.fast import FastGPT
 
 SEQUENCE = 262144  # tokens of whole documents at a time, as modded-nanogpt evaluates
 _AT_ONCE = 8192  # tokens whose logits are in memory at once
@@ -85,7 +85,7 @@ def document_loss(model: FastGPT, stream: Tensor, end_of_text: int, reach: int) 
                 hidden = model._hidden(tokens[None], None)[0]
             for some, next_ones in zip(hidden.split(_AT_ONCE), targets.split(_AT_ONCE), strict=True):
                 logits = model.lm_head(some)
-                total += float(soft_cap_cross_entropy(logits, next_ones, cap=model._caps, reduction="sum"))
+                total += float(functional.cross_entropy(model.capped(logits), next_ones, reduction="sum"))
     finally:
         model.shape = shape
     return total / count

@@ -83,7 +83,7 @@ def _table(points: list[tuple[str, int, int]], most: float, micro_batches: int =
         layers, heads, width = MODELS[name]
         shape = ModelShape(n_layer=layers, n_head=heads, n_embd=width, vocab_size=VOCAB, block_size=LENGTH)
         steps = MEMORY_STEPS[:count]
-        predicted = fused_peak_bytes(layers, width, VOCAB, LENGTH, batch, steps)
+        predicted = fused_peak_bytes((layers, width, VOCAB, LENGTH), batch, steps)
         if predicted > most * GIB:
             continue
         measured, speed = _measure(shape, batch, steps, micro_batches)

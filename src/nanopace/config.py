@@ -348,6 +348,11 @@ class TrainConfig:
             )
 
     @property
+    def size(self) -> tuple[int, int, int, int]:
+        """In the order that the functions of hardware/ take."""
+        return self.n_layer, self.n_embd, self.vocab_size, self.block_size
+
+    @property
     def tokens_per_iteration(self) -> int:
         """Across all cards, like gradient_accumulation_steps."""
         return self.gradient_accumulation_steps * self.batch_size * self.block_size

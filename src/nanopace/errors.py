@@ -101,3 +101,8 @@ def reason_of(error: Exception) -> str:
 def unreadable(path: object, error: Exception) -> InputError:
     """The error for a file that the system cannot read."""
     return InputError("{path}: cannot be read: {reason}", path=path, reason=reason_of(error))
+
+
+def unwritable(path: object, error: Exception) -> InputError:
+    """The same for one that the system cannot write."""
+    return InputError("{path}: cannot be written: {reason}", path=path, reason=reason_of(error))

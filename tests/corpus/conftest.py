@@ -18,3 +18,7 @@ def rows(tmp_path: Path) -> list[Path]:
         path.write_text("".join(json.dumps({"text": text}) + "\n" for text in part))
         files.append(path)
     return files
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}

@@ -34,7 +34,7 @@ def test_a_larger_micro_batch_keeps_the_tokens(
     expected: tuple[int, int] | None,
 ) -> None:
     fits = {24: 40, 12: 15, 4: 5}  # the memory model has tests of its own
-    monkeypatch.setattr("nanopace.hardware.memory.largest_micro_batch", lambda *shape: fits[shape[4]])
+    monkeypatch.setattr("nanopace.hardware.memory.largest_micro_batch", lambda *given: fits[given[1]])
     run = run_of(**GPT2, batch_size=batch, gradient_accumulation_steps=accumulation, gpu_memory_gb=memory_gb)
     diagnosis = make_diagnosis(mfu=mfu, card=None if mfu is None else "Some card", peak=100.0)
     found = [f.numbers for f in advise(run, diagnosis) if f.code == "larger_micro_batch"]

@@ -90,8 +90,11 @@ def test_it_fits_and_learns(corpus: Path, tmp_path: Path, name: str) -> None:  #
 
 
 def predicted_bytes(given: dict[str, Any]) -> int:
-    size = tuple(given[knob] for knob in ("n_layer", "n_embd", "vocab_size", "block_size", "batch_size"))
+    size, batch_size = (
+        tuple(given[knob] for knob in ("n_layer", "n_embd", "vocab_size", "block_size")),
+        given["batch_size"],
+    )
     recipe = given.get("recipe", "gpt2")
     way_there = {"recipe": recipe, "fp8": given.get("fp8", recipe == "fast" and has_fp8(CARD))}
-    steps = climb(*size, 12, single=given["gradient_accumulation_steps"] == 1, **way_there)
-    return fused_peak_bytes(*size, steps, **way_there)
+    steps = climb(size, batch_size, 12, single=given["gradient_accumulation_steps"] == 1, **way_there)
+    return fused_peak_bytes(size, batch_size, steps, **way_there)

@@ -35,7 +35,6 @@ def test_what_was_measured_is_read_for_the_same_question_only(file: Path) -> Non
     assert read_calibration(ASKED) is None
     file.write_text(json.dumps({ASKED: json.dumps(KEPT)}))
     found = read_calibration(ASKED)
-    assert found is not None
     assert (found.peak_tflops, found.model_tflops, found.throttle) == (790.0, 610.0, "power_cap")
     assert read_calibration(ASKED.replace("H200", "H100")) is None
 

@@ -51,7 +51,6 @@ def test_what_is_left_out_has_a_reason_and_a_point_without_a_micro_batch_is() ->
 
 def off(point: Point) -> float:
     found = pace_of(point)
-    assert found is not None
     return point.tokens_per_s / found.expected - 1
 
 

@@ -99,7 +99,6 @@ def test_a_training_with_evaluations_and_saves(tmp_path: Path, capsys: pytest.Ca
     assert wall["unknown_s"] < 0.01 * wall["total_s"]
     assert min(wall["training_s"], wall["evaluation_s"], wall["checkpoint_s"]) > 0
     phases = diagnose(open_run(tmp_path / "ledger.jsonl")).phases
-    assert phases is not None
     assert min(phases.data_s, phases.forward_backward_s, phases.optimizer_s, phases.logging_s) > 0
 
 

@@ -28,9 +28,9 @@ SHARED: Mapping[str, Value] = {**TINY, "dropout": 0.0, "gradient_accumulation_st
 LONGEST = 180  # seconds that a run may take on a busy machine
 
 
-def command(out_dir: Path, corpus: Path, **knobs: Value) -> list[str]:
+def command(out_dir: Path, corpus: Path, base: Mapping[str, Value] = SHARED, **knobs: Value) -> list[str]:
     """The arguments of a run."""
-    wanted = {**SHARED, "out_dir": str(out_dir), "dataset": str(corpus), **knobs}
+    wanted = {**base, "out_dir": str(out_dir), "dataset": str(corpus), **knobs}
     return ["train", "--no-report", *(f"--{name}={value}" for name, value in wanted.items())]
 
 
@@ -60,15 +60,13 @@ def run(
 
 def start(words: list[str], **more: str) -> fork_server.Popen:
     """Start it and its children in their own session, so that they can be signalled together."""
-    return fork_server.Popen(
-        words,
-        ranks=True,
-        env=environment(measured=False, **more),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    return listened(words, ranks=True, env=environment(measured=False, **more), start_new_session=True)
+
+
+def listened(words: list[str], kind: type[subprocess.Popen[Any]] = fork_server.Popen, **how: Any) -> Any:
+    """A process whose prints are read here."""
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return kind(words, **{"env": environment(measured=False), **pipes, **how})
 
 
 def steps_of(out_dir: Path) -> dict[int, StepEvent]:
@@ -83,7 +81,6 @@ def losses_of(out_dir: Path) -> dict[int, float | None]:
 
 def weights_of(out_dir: Path) -> dict[str, torch.Tensor]:
     saved, _ = newest_intact(out_dir)
-    assert saved is not None
     return saved.weights()
 
 

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
 import torch
 
 from nanopace import diagnose, open_run
-from nanopace.config import Asked
 from nanopace.hardware.calibration import measured_tflops, question, read_calibration
-from nanopace.literals import Value
 from nanopace.train.calibrate import main, products
-from nanopace.train.listener import Outcome
-from nanopace.train.run import train
 
-from .conftest import TINY, Recorder
+from .runs import run as trained
 
 
 def test_the_products_are_those_of_a_step() -> None:
@@ -31,7 +26,6 @@ def test_a_machine_is_measured_and_remembered(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     main(["cpu", "float32", "2", "32", "256", "64", "0.1"])
     found = read_calibration(question("cpu", torch.__version__, "float32", 2, 32, 256, 64))
-    assert found is not None
     assert sorted(found.products) == ["head", "mlp_in", "mlp_out", "out", "qkv"]
     assert min(found.products.values()) <= found.model_tflops <= max(found.products.values())
     assert 0 < found.peak_tflops < 1000
@@ -44,19 +38,12 @@ def test_a_run_tells_its_share_of_what_was_measured(
 ) -> None:
     """At its end, and in its ledger, so that it can be explained wherever that is read."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "here"))
-    given: dict[str, Value] = {**TINY, "dataset": str(corpus), "max_iters": 4, "dtype": "float32"}
-
-    def ended(name: str) -> Outcome:
-        asked = {**given, "out_dir": str(tmp_path / name)}
-        return train(Asked(given=asked, files=("config.py",)), listener=Recorder(), started=time.monotonic())
-
-    before = ended("before")
+    before, _ = trained(corpus, tmp_path / "before", max_iters=4, dtype="float32")
     assert (before.utilisation, before.measured_tflops) == (None, None)
     main(["cpu", "float32", "2", "16", "256", "64", "0.05"])
     peak = measured_tflops("cpu", "float32")
-    after = ended("after")
+    after, _ = trained(corpus, tmp_path / "after", max_iters=4, dtype="float32")
     assert after.measured_tflops == peak
-    assert after.utilisation is not None
     assert after.utilisation > 0
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
     assert open_run(tmp_path / "before" / "ledger.jsonl").number("measured_tflops") is None

@@ -9,41 +9,28 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
-from nanopace.config import Asked
 from nanopace.corpus.shards import token_files as tokens
 from nanopace.corpus.shards.corpus import open_corpus
 from nanopace.corpus.shards.order import Order
 from nanopace.errors import InputError
-from nanopace.ledger import StepEvent
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import STATE, checksum_of, newest_intact
 from nanopace.train.loop.batches import Batches
-from nanopace.train.run import train
 
+from . import runs
 from .conftest import TINY, Recorder
 from .fork_server import Popen
+from .processes import command
+from .runs import Acting
 
-
-class Meddling(Recorder):
-    def __init__(self, meddle: Callable[[], object]) -> None:
-        super().__init__()
-        self._meddle = meddle
-
-    def step(self, event: StepEvent) -> None:
-        self.said.append(("step", event))
-        if event.iteration == 7:
-            self._meddle()
-
-
-def run(corpus: Path, out: Path, listener: Recorder, **knobs: Value) -> None:
-    """With a vocabulary that includes a token with a flipped bit, not the 50304 of data without a manifest."""
-    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "max_iters": 200, "vocab_size": 600, **knobs}
-    train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic())
+# With a vocabulary that includes a token with a flipped bit, not the 50304 of data without a manifest.
+run = partial(runs.run, base={**TINY, "max_iters": 200, "vocab_size": 600})
 
 
 def flip(path: Path) -> None:
@@ -65,11 +52,10 @@ def test_a_shard_that_changes_under_the_run(
 ) -> None:
     shard, out = corpus / "train-00000.bin", tmp_path / "out"
     before = shard.read_bytes()
-    told = Meddling(lambda: meddle(shard))
+    told = Acting(7, lambda: meddle(shard))
     with pytest.raises(InputError, match=rf"train-00000\.bin: {says}"):
         run(corpus, out, told)
     saved, _ = newest_intact(out)
-    assert saved is not None
     assert 8 <= saved.step <= 14  # saved when it happened, and not at an evaluation
     assert saved.step == len(told.losses)
     shard.write_bytes(before)  # it resumes as if nothing had happened
@@ -81,7 +67,7 @@ def test_a_shard_that_changes_under_the_run(
 
 
 def test_a_shard_that_is_touched(corpus: Path, tmp_path: Path) -> None:
-    told = Meddling(lambda: os.utime(corpus / "train-00000.bin"))
+    told = Acting(7, lambda: os.utime(corpus / "train-00000.bin"))
     run(corpus, tmp_path / "out", told, max_iters=20)
     assert len(told.losses) == 21
 
@@ -184,7 +170,6 @@ def test_much_data_is_read_through_once_and_its_hash_is_kept(
     data, out = as_nanogpt_has_it(corpus), tmp_path / "out"
     run(data, out, Recorder(), max_iters=20)
     saved, _ = newest_intact(out)
-    assert saved is not None
     assert saved.state["corpus_sha256"] == {
         f"{split}.bin": hashlib.sha256((data / f"{split}.bin").read_bytes()).hexdigest() for split in ("train", "val")
     }
@@ -194,7 +179,6 @@ def test_a_checkpoint_of_before_that_knows_no_hashes(corpus: Path, tmp_path: Pat
     data, out = as_nanogpt_has_it(corpus), tmp_path / "out"
     run(data, out, Recorder(), max_iters=5)
     saved, _ = newest_intact(out)
-    assert saved is not None
     state = json.loads((saved.path / STATE).read_text())
     del state["corpus_sha256"], state["checksum"]
     state["checksum"] = checksum_of(state)
@@ -227,8 +211,7 @@ def test_a_file_that_is_cut_under_a_process(when: str, tmp_path: Path) -> None:
     corpus.mkdir()
     for split in ("train", "val"):
         (corpus / f"{split}.bin").write_bytes(bytes(1 << 24 if split == "train" else 1 << 14))
-    knobs = {**TINY, "max_iters": 100_000, "dataset": corpus, "out_dir": out, "vocab_size": 300, "eval_interval": 10**6}
-    words = ["train", "--no-report", *(f"--{name}={value}" for name, value in knobs.items())]
+    words = command(out, corpus, TINY, max_iters=100_000, vocab_size=300, eval_interval=10**6)
     start = ["-c", CUT_IN_THE_SCAN] if when == "scan" else ["-m", "nanopace"]
     child = Popen(
         [sys.executable, *start, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path

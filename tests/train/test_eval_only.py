@@ -13,7 +13,7 @@ from nanopace.literals import Value
 from .checkpoint.test_run_dir import contents, damaged
 from .conftest import write_corpus
 from .loop.test_interrupt import training, until
-from .test_run import run
+from .runs import run
 
 
 @pytest.fixture(scope="module")

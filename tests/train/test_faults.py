@@ -26,7 +26,7 @@ from nanopace.train.optim.optimizer import optimizer_tensors
 from nanopace.train.plan import settings
 
 from .conftest import TINY
-from .test_run import Stopping, events, files, resume, run
+from .runs import Stopping, events, files, resume, run
 
 Fault = Callable[[torch.Tensor], torch.Tensor]
 
@@ -166,7 +166,6 @@ def test_after_a_few_in_a_row_training_goes_back_and_meets_other_data(
     assert any("going back to " in each and "step-00000005" in each for each in told.all("note"))
     assert sum(each.skipped for each in steps) == STREAK
     saved, _ = newest_intact(out)
-    assert saved is not None
     assert saved.state["data_offset"] == 1
     assert events(out, "end")[-1]["reason"] == "finished"
     assert outcome.wall_ms == pytest.approx(events(out, "end")[-1]["at_ms"], rel=0.05)
@@ -218,7 +217,6 @@ def test_a_second_time_it_stops_and_keeps_the_evidence(
     assert len(events(out, "rollback")) == 1
     assert events(out, "end")[-1]["reason"] == "diverged"
     saved, refused = newest_intact(out)
-    assert saved is not None
     assert (saved.step, refused) == (5, [])
     evidence = json.loads((out / "evidence-step-9" / "evidence.json").read_text())
     assert evidence["step"] == 9

@@ -66,7 +66,6 @@ def test_a_smaller_micro_batch_divides_the_larger(batch_size: int) -> None:
     if batch_size == 1:
         assert less is None
     else:
-        assert less is not None
         assert batch_size % less == 0
         assert less == max(each for each in range(1, batch_size // 2 + 1) if batch_size % each == 0)
 

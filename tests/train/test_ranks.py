@@ -12,16 +12,14 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from nanopace.config import Asked
 from nanopace.errors import ConfigError, InputError, UsageError
 from nanopace.literals import Value
 from nanopace.train import ranks as ranks_module
 from nanopace.train.checkpoint.layout import newest_intact
 from nanopace.train.ranks import Ranks, elastic, joined
-from nanopace.train.run import train
 
-from .conftest import Recorder
 from .processes import assert_same_run, command, patched, run, steps_of, torchrun
+from .runs import events, resume
 
 # --- the same curve --------------------------------------------------------------------------------------------------
 
@@ -35,8 +33,7 @@ def test_the_number_of_ranks_changes_nothing(shared_corpus: Path, alone: Path, t
     assert done.returncode == 0, done.stderr
     assert_same_run(out_dir, alone)
     assert done.stdout.count("iter 20:") == 1  # one rank speaks
-    events = [json.loads(line) for line in (out_dir / "ledger.jsonl").read_text().splitlines()]
-    assert [each["world_size"] for each in events if each["event"] == "run"] == [ranks]  # and one writes
+    assert [each["world_size"] for each in events(out_dir, "run")] == [ranks]  # and one writes
     assert all(each.slowest_rank in range(ranks) and each.lag is not None for each in steps_of(out_dir).values())
     told = [json.loads((tmp_path / f"told-{rank}").read_text()) for rank in range(ranks)]
     assert [each["meetings"] for each in told] == [25] * ranks  # once a step, however many micro-batches it has
@@ -52,8 +49,8 @@ def test_shards_train_alike_and_go_on_with_one_and_with_four_ranks(
     assert begun.returncode == 0, begun.stderr
     assert len(list((out_dir / "checkpoints" / "step-00000009").glob("shard-*.safetensors"))) == 2
     assert_damage_is_found(out_dir, tmp_path / "copy")
-    resumed: dict[str, Value] = {"out_dir": str(out_dir), "init_from": "resume", "device": "cpu", "max_iters": 16}
-    train(Asked(given=resumed, files=("config.py",)), listener=Recorder())
+    resumed: dict[str, Value] = {"out_dir": str(out_dir), "init_from": "resume", "device": "cpu"}
+    resume(out_dir, device="cpu", max_iters=16)
     assert (out_dir / "checkpoints" / "step-00000017" / "model.safetensors").exists()
     flags = [f"--{name}={value}" for name, value in {**resumed, "max_iters": 24, "parallel": "fsdp"}.items()]
     ended = run(torchrun(4, "train", "--no-report", *flags), measured=False)
@@ -69,7 +66,6 @@ def assert_damage_is_found(out_dir: Path, copy: Path) -> None:
     data[-1] ^= 1
     part.write_bytes(data)
     saved, refused = newest_intact(copy)
-    assert saved is not None
     assert saved.step == 5
     assert part.name in str(refused[0])
 

@@ -27,6 +27,7 @@ from .processes import (
     torchrun,
     wait_for,
 )
+from .runs import events
 
 
 def test_a_rank_that_lags_is_named_and_one_that_is_killed_is_started_again(
@@ -64,7 +65,6 @@ def test_one_interrupt_stops_all_after_the_same_step_and_saves(shared_corpus: Pa
     assert process.returncode == 130, said
     assert "Traceback" not in said
     saved, refused = newest_intact(out_dir)
-    assert saved is not None
     assert not refused
     assert saved.step == max(losses_of(out_dir)) + 1
 
@@ -73,9 +73,9 @@ def test_a_loss_of_one_rank_that_is_not_finite_takes_all_of_them_back(shared_cor
     out_dir = tmp_path / "out"
     done = run(torchrun(2, *command(out_dir, shared_corpus), script=patched(tmp_path, POISONED)), measured=False)
     assert done.returncode == 0, done.stderr
-    events = [json.loads(line) for line in (out_dir / "ledger.jsonl").read_text().splitlines()]
-    assert [each["iteration"] for each in events if each.get("skipped")] == [12, 13, 14, 15, 16]  # two were under way
-    back = [(each["iteration"], each["failed_at"]) for each in events if each["event"] == "rollback"]
+    skipped = [each["iteration"] for each in events(out_dir, "step") if each.get("skipped")]
+    assert skipped == [12, 13, 14, 15, 16]  # two were under way
+    back = [(each["iteration"], each["failed_at"]) for each in events(out_dir, "rollback")]
     assert back == [(10, 14)]
     losses = losses_of(out_dir)
     assert list(losses) == list(range(25))
@@ -195,7 +195,6 @@ def test_a_bit_that_flips_on_one_rank_stops_all(shared_corpus: Path, tmp_path: P
     ended = json.loads((out_dir / "ledger.jsonl").read_text().splitlines()[-1])
     assert ended["reason"] == "corrupted"
     saved, _ = newest_intact(out_dir)
-    assert saved is not None
     assert saved.step == 5
     assert "ended_corrupted" in {each.code for each in diagnose(open_run(out_dir)).findings}
 

@@ -1,4 +1,4 @@
-"""A small model whose weights all differ from their initial values, and checkpoints of it."""
+"""Small models whose weights all differ from their initial values, and checkpoints of them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,24 @@ from pathlib import Path
 import torch
 from hypothesis import strategies as st
 
+from nanopace.knob_values import INGREDIENTS
 from nanopace.train.formats.pretrained import Pretrained
 from nanopace.train.models.gpt2 import GPT, ModelShape
+from nanopace.train.models.recipes import new_model
 
 SHAPE = ModelShape(n_layer=2, n_head=2, n_embd=16, vocab_size=300, block_size=12, bias=True)
+FAST = ModelShape(n_layer=5, n_head=2, n_embd=16, vocab_size=300, block_size=12, recipe="fast")
+# Those of the model: the others are the optimizer's and the schedule's.
+FAST_INGREDIENTS = [name for name in INGREDIENTS["fast"] if name not in ("muon", "normuon", "trapezoid")]
 
 
 def tiny_model(shape: ModelShape = SHAPE, seed: int = 0) -> GPT:
-    """In eval mode, with no bias at zero and no norm at one, so that a missing weight shows."""
+    """In eval mode, with no bias or gate at zero and no norm at one, so that a missing weight or branch shows."""
     torch.manual_seed(seed)
-    model = GPT(shape).eval()
+    model = new_model(shape).eval()
     with torch.no_grad():
         for weight in model.parameters():
-            weight.add_(torch.randn_like(weight), alpha=0.1)
+            weight.add_(torch.randn_like(weight), alpha=0.2)
     return model
 
 

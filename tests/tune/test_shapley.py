@@ -55,7 +55,6 @@ def test_a_knob_without_effect_is_found_to_have_none_about_19_times_in_20(count:
         found = {share.player: share for share in shares(players, measured, orders)}
         for name, truth in (("a", 0.3), ("b", 0.0)):
             share = found[name]
-            assert share.error is not None
             held[name] += abs(share.value - truth) <= share.error
     assert min(held.values()) >= 0.92 * 300
     assert count > 4 or max(held.values()) <= 0.98 * 300  # where orders are drawn it is rather too wide than too narrow
@@ -98,7 +97,6 @@ def test_what_repeats_of_the_same_number_have_in_common_is_not_scatter() -> None
         seeds = [draw.gauss(0, 1) for _ in range(3)]
         measured = {some: [seed + draw.gauss(0, 0.01) for seed in seeds] for some in coalitions(NAMES[:2], 0, 1)}
         deviation, freedom = scatter(measured, paired=True)
-        assert deviation is not None
         assert freedom == 6  # 4 settings x 3 seeds, less 4 means, less 2 that the seeds have in common
         found.append(deviation**2)
     assert math.sqrt(fmean(found)) == pytest.approx(0.01, rel=0.05)

@@ -30,7 +30,7 @@ _STALL_SHARE = 0.01
 _FEW_STALLS, _FEW_STALLS_S = 3, 1.0  # fewer and shorter ones may not recur, and do not pay for the search
 _IDLE_CARD = 0.45  # mfu below which a larger micro-batch can help
 _WORTH_COMPILING_S = 600.0  # of training: compiling takes about a minute
-_GB_OF_A_PARAMETER = 16e-9  # itself, its gradient and Adam's two
+_GIB_OF_A_PARAMETER = 16 / (1 << 30)  # itself, its gradient and Adam's two
 _LARGEST_BATCH_RAISE = 4  # beyond this, more memory and hardly more speed
 # A card that slows down causes no overhead, but the run could be faster.
 _SLOWED = 1.05  # the last fifth of the run against the first
@@ -312,9 +312,8 @@ def _largest_that_fits(run: Run, diagnosis: Diagnosis) -> int:
     from nanopace.hardware.flops import parameters
     from nanopace.hardware.memory import largest_micro_batch
 
-    layers, width, vocabulary, context = (
-        int(run.number(name) or 0) for name in ("n_layer", "n_embd", "vocab_size", "block_size")
-    )
+    names = ("n_layer", "n_embd", "vocab_size", "block_size")
+    layers, width, vocabulary, context = (int(run.number(name) or 0) for name in names)
     memory_gb = run.number("gpu_memory_gb")
     if memory_gb is None and diagnosis.mfu.card_name is not None:
         try:
@@ -324,5 +323,5 @@ def _largest_that_fits(run: Run, diagnosis: Diagnosis) -> int:
     if memory_gb is None or min(layers, width, vocabulary, context) <= 0:
         return 0
     more = (run.number("parameters") or 0.0) - parameters(layers, width, vocabulary)
-    memory_gb -= _GB_OF_A_PARAMETER * max(0.0, more)
-    return largest_micro_batch(layers, width, vocabulary, context, memory_gb, run.value("compile") is not False)
+    memory_gb -= _GIB_OF_A_PARAMETER * max(0.0, more)
+    return largest_micro_batch((layers, width, vocabulary, context), memory_gb, run.value("compile") is not False)

@@ -12,7 +12,7 @@ from pathlib import Path
 from nanopace.record import Record
 
 TOPIC = "calibration"
-_LARGEST_FILE = 1 << 20  # bytes
+_LARGEST_FILE = 1 << 20  # bytes: a few hundred answers
 _NUMBERS = ("peak_tflops", "model_tflops", "seconds")
 
 
@@ -57,28 +57,35 @@ def measured_tflops(device: str, dtype: str) -> float | None:
     return float(f"{max(known, key=lambda each: each.date).peak_tflops:.4g}") if known else None
 
 
-def _read_all() -> dict[str, Calibration]:
-    """All readable calibrations in the file, by question."""
+def remembered(topic: str) -> dict[str, str]:
+    """The answers on a topic in the cache, by question; none if the file cannot be read."""
     try:
-        file = open(cache_directory() / f"{TOPIC}.json", "rb")  # noqa: SIM115
+        file = open(cache_directory() / f"{topic}.json", "rb")  # noqa: SIM115
     except (OSError, RuntimeError):  # there is no home directory
         return {}
     import json  # not needed if nothing was measured
 
     try:
         with file:
-            kept = json.loads(file.read(_LARGEST_FILE))
-        return {asked: read for asked, text in kept.items() if (read := _read(json.loads(text))) is not None}
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+            answers = json.loads(file.read(_LARGEST_FILE))
+    except (OSError, ValueError, RecursionError):
         return {}
+    if not isinstance(answers, dict):
+        return {}
+    return {question: answer for question, answer in answers.items() if isinstance(answer, str)}
 
 
-def _read(found: object) -> Calibration | None:
-    if not isinstance(found, dict):
-        return None
+def _read_all() -> dict[str, Calibration]:
+    """All readable calibrations in the file, by question."""
+    return {asked: read for asked, text in remembered(TOPIC).items() if (read := _read(text)) is not None}
+
+
+def _read(text: str) -> Calibration | None:
+    import json
+
     try:
-        calibration = Calibration(**found)
-    except TypeError:
+        calibration = Calibration(**json.loads(text))
+    except (TypeError, ValueError, RecursionError):
         return None
     numbers = [getattr(calibration, name) for name in _NUMBERS]
     texts = (calibration.device, calibration.dtype, calibration.date)

@@ -5,6 +5,8 @@ Both follow nanoGPT's counts, so that figures can be compared with those in a lo
 
 from __future__ import annotations
 
+Size = tuple[int, int, int, int]  # of a model: n_layer, n_embd, vocab_size, block_size
+
 
 def parameters(n_layer: int, n_embd: int, vocab_size: int, block_size: int = 0, bias: bool = False) -> int:
     """nanoGPT's "number of parameters": the head is tied to the token table and counts once.

@@ -2,7 +2,7 @@
 
 For nanoGPT's model in bf16 autocast with AdamW, flash attention and no dropout, with B sequences of T tokens:
 
-    16 N              fp32 weights, gradients and AdamW's two averages (12 N before there are gradients to keep)
+    16 N              fp32 weights, gradients and AdamW's two averages
     + 2 N_matrices    the bf16 copies of the matrices that autocast keeps during a step
     + B T (36 C L + 6 C)   what the backward pass needs from each layer; the same eager and compiled
     + B T V k         the logits, and what the loss keeps of them
@@ -16,10 +16,10 @@ were 2; nobody trains like that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Sequence
 from math import ceil
 
-from nanopace.hardware.flops import parameters
+from nanopace.hardware.flops import Size, parameters
 from nanopace.memory_ladder import (
     ALL_KEPT,
     averages_bytes,
@@ -40,46 +40,26 @@ _LITTLE_HEADROOM = 0.02  # where the next memory step is tried if this one fails
 _OF_CUDA = GIB // 2  # on an H200, with our kernels and the libraries loaded; cards with fewer SMs need less
 
 
-def peak_bytes(
-    n_layer: int,
-    n_embd: int,
-    vocab_size: int,
-    block_size: int,
-    batch_size: int,
-    *,
-    compiled: bool = True,
-    single: bool = False,
-    accumulation: int = 2,
-) -> int:
+def peak_bytes(size: Size, batch_size: int, *, compiled: bool = True, single: bool = False) -> int:
     """Peak memory of a step of nanoGPT's train.py, or of ours without our kernels, with `batch_size` sequences in a
     micro-batch. `single`: in float32, which keeps twice as much of each layer and no copies of the matrices."""
+    n_layer, n_embd, vocab_size, block_size = size
     everything = parameters(n_layer, n_embd, vocab_size, block_size)
     matrices = 12 * n_layer * n_embd * n_embd + vocab_size * n_embd
-    per_weight = 16 if accumulation > 1 else 12  # a single micro-batch peaks before its gradients exist
     layers = (36 * n_embd * n_layer + 6 * n_embd) * (2 if single else 1)
     logits = vocab_size * (_BYTES_PER_LOGIT_COMPILED if compiled else _BYTES_PER_LOGIT_EAGER)
     copies = 0 if single else 2 * matrices
-    return per_weight * everything + copies + batch_size * block_size * (layers + logits) + _WORKSPACE
+    return 16 * everything + copies + batch_size * block_size * (layers + logits) + _WORKSPACE
 
 
-def largest_micro_batch(
-    n_layer: int,
-    n_embd: int,
-    vocab_size: int,
-    block_size: int,
-    memory_gb: float,
-    compiled: bool = True,
-    *,
-    single: bool = False,
-) -> int:
+def largest_micro_batch(size: Size, memory_gb: float, compiled: bool = True, *, single: bool = False) -> int:
     """How many sequences fit on a card with nanoGPT's train.py, with a little headroom; 0 if the model alone is too
     large.
 
     A card's "GB" are GiB: a 12 GB card reports 12,282 MiB.
     """
-    size = (n_layer, n_embd, vocab_size, block_size)
-    empty = peak_bytes(*size, 0, compiled=compiled, single=single)
-    each = peak_bytes(*size, 1, compiled=compiled, single=single) - empty
+    empty = peak_bytes(size, 0, compiled=compiled, single=single)
+    each = peak_bytes(size, 1, compiled=compiled, single=single) - empty
     return max(0, int((memory_gb * GIB * (1 - _HEADROOM) - empty) // each))
 
 
@@ -93,15 +73,7 @@ HOST_SLOTS = 3  # on the card: one piece arrives, one is computed with, one leav
 
 
 def fused_peak_bytes(
-    n_layer: int,
-    n_embd: int,
-    vocab_size: int,
-    block_size: int,
-    batch_size: int,
-    steps: Collection[str] = (),
-    *,
-    recipe: str = "gpt2",
-    fp8: bool = False,
+    size: Size, batch_size: int, steps: Collection[str] = (), *, recipe: str = "gpt2", fp8: bool = False
 ) -> int:
     """Peak memory of a step of our trainer, after some steps of the memory ladder.
 
@@ -120,6 +92,7 @@ def fused_peak_bytes(
     Recipe fast has two more tables, which are not multiplied, and one average less per matrix. The gradient of its head
     is stored where its table's is.
     """
+    n_layer, n_embd, vocab_size, block_size = size
     stream = 2 * batch_size * block_size * n_embd  # the residual stream once
     table = vocab_size * n_embd
     matrices = 12 * n_layer * n_embd**2
@@ -165,22 +138,13 @@ def _layers_on_card(n_layer: int, n_embd: int, steps: Collection[str]) -> int:
     return 12 * n_embd**2 * (4 * gradients + 2 * weights)
 
 
-def host_bytes(
-    n_layer: int,
-    n_embd: int,
-    vocab_size: int,
-    block_size: int,
-    batch_size: int,
-    steps: Collection[str],
-    *,
-    recipe: str = "gpt2",
-    muon: bool = True,
-) -> int:
+def host_bytes(size: Size, batch_size: int, steps: Collection[str], *, recipe: str = "gpt2", muon: bool = True) -> int:
     """Host memory of a run with these memory steps: three float32 numbers per weight of a matrix, two with Muon, and
     two per weight of a table; gradients, matrices in bfloat16 and activations where they are there. `muon`: whether
     recipe fast has it."""
     if not on_host(steps):
         return 0
+    n_layer, n_embd, vocab_size, block_size = size
     per_matrix, tables = 8 if recipe == "fast" and muon else 12, 3 if recipe == "fast" else 1
     averages = 8 * (tables * vocab_size + (block_size if recipe == "gpt2" else 0)) * n_embd
     activations = 2 * 2 * batch_size * block_size * n_embd * n_layer if "host_activations" in steps else 0
@@ -199,80 +163,49 @@ def usable_bytes(memory_gb: float) -> float:
     return (memory_gb * GIB - _OF_CUDA) * (1 - _LITTLE_HEADROOM)
 
 
+def fits(
+    size: Size, batch_size: int, memory_gb: float, steps: Collection[str], *, recipe: str = "gpt2", fp8: bool = False
+) -> bool:
+    """Whether so many sequences fit on a card with these memory steps."""
+    return fused_peak_bytes(size, batch_size, steps, recipe=recipe, fp8=fp8) <= usable_bytes(memory_gb)
+
+
 def climb(
-    n_layer: int,
-    n_embd: int,
-    vocab_size: int,
-    block_size: int,
-    batch_size: int,
-    memory_gb: float,
-    *,
-    recipe: str = "gpt2",
-    fp8: bool = False,
-    single: bool = False,
+    size: Size, batch_size: int, memory_gb: float, *, recipe: str = "gpt2", fp8: bool = False, single: bool = False
 ) -> tuple[str, ...]:
     """As many memory steps as it takes to fit. If none suffice, all those that work with smaller micro-batches; if even
     one sequence is too many, those that use the host's memory."""
     steps = useful_steps(recipe, single=single)
-    fits = _fitting(n_layer, n_embd, vocab_size, block_size, memory_gb, recipe=recipe, fp8=fp8)
     for count in range(len(steps) + 1):
-        if fits(steps[:count], batch_size):
+        if fits(size, batch_size, memory_gb, steps[:count], recipe=recipe, fp8=fp8):
             return steps[:count]
-    if fits(useful_steps(recipe), 1):
+    if fits(size, 1, memory_gb, useful_steps(recipe), recipe=recipe, fp8=fp8):
         return useful_steps(recipe)
-    return climb_with_host(n_layer, n_embd, vocab_size, block_size, batch_size, memory_gb, recipe=recipe, fp8=fp8)
+    return climb_with_host(size, batch_size, memory_gb, recipe=recipe, fp8=fp8)
 
 
 def climb_with_host(
-    n_layer: int,
-    n_embd: int,
-    vocab_size: int,
-    block_size: int,
-    batch_size: int,
-    memory_gb: float,
-    *,
-    recipe: str = "gpt2",
-    fp8: bool = False,
+    size: Size, batch_size: int, memory_gb: float, *, recipe: str = "gpt2", fp8: bool = False
 ) -> tuple[str, ...]:
     """As many memory steps with the host's memory as it takes to fit. Where averages and matrices are enough, smaller
     micro-batches come before more of it: everything else passes the bus with every micro-batch."""
     ladders = host_ladders(recipe, fp8=fp8)
     last = max(number for number, steps in enumerate(ladders) if steps[-1] == "host")  # which recomputes all it can
-    fits = _fitting(n_layer, n_embd, vocab_size, block_size, memory_gb, recipe=recipe, fp8=fp8)
-    found = next((steps for steps in ladders[: last + 1] if fits(steps, batch_size)), None)
-    if found is None and fits(ladders[last], 1):
-        found = ladders[last]
-    return found or next((steps for steps in ladders[last + 1 :] if fits(steps, batch_size)), ladders[-1])
 
+    def fitting(count: int, some: Sequence[tuple[str, ...]]) -> tuple[str, ...] | None:
+        return next((steps for steps in some if fits(size, count, memory_gb, steps, recipe=recipe, fp8=fp8)), None)
 
-def _fitting(
-    n_layer: int, n_embd: int, vocab_size: int, block_size: int, memory_gb: float, *, recipe: str, fp8: bool
-) -> Callable[[Collection[str], int], bool]:
-    """Whether so many sequences fit with some memory steps."""
-
-    def fits(steps: Collection[str], sequences: int) -> bool:
-        peak = fused_peak_bytes(n_layer, n_embd, vocab_size, block_size, sequences, steps, recipe=recipe, fp8=fp8)
-        return peak <= usable_bytes(memory_gb)
-
-    return fits
+    found = fitting(batch_size, ladders[: last + 1]) or fitting(1, ladders[last : last + 1])
+    return found or fitting(batch_size, ladders[last + 1 :]) or ladders[-1]
 
 
 def largest_fused_micro_batch(
-    n_layer: int,
-    n_embd: int,
-    vocab_size: int,
-    block_size: int,
-    memory_gb: float,
-    steps: Collection[str] = (),
-    *,
-    recipe: str = "gpt2",
-    fp8: bool = False,
+    size: Size, memory_gb: float, steps: Collection[str] = (), *, recipe: str = "gpt2", fp8: bool = False
 ) -> int:
     """How many sequences fit with these memory steps. Found by bisection: the peak is not quite linear in them."""
-    most, size = usable_bytes(memory_gb), (n_layer, n_embd, vocab_size, block_size)
     low, high = 0, _MOST_SEQUENCES
     while low < high:
         middle = (low + high + 1) // 2
-        fits = fused_peak_bytes(*size, middle, steps, recipe=recipe, fp8=fp8) <= most
-        low, high = (middle, high) if fits else (low, middle - 1)
+        enough = fits(size, middle, memory_gb, steps, recipe=recipe, fp8=fp8)
+        low, high = (middle, high) if enough else (low, middle - 1)
     return low

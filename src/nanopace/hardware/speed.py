@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from nanopace.hardware.card_classes import ENOUGH_WATTS, CardClass, card_class
 from nanopace.hardware.cards import Card, Peak
-from nanopace.hardware.flops import flops_per_token, parameters
+from nanopace.hardware.flops import Size, flops_per_token, parameters
 from nanopace.hardware.trainers import FP8_PRODUCTS, OPTIMIZER_BYTES, TRAINERS, Trainer
 from nanopace.memory_ladder import ladder_speed, on_host
 
@@ -62,25 +62,11 @@ def trainer_on(card: Card, trainer: str) -> Trainer:
     return TRAINERS["nanogpt" if trainer == "nanopace" and not own_kernels(card) else trainer]
 
 
-def launch_seconds(n_layer: int, trainer: str = "nanogpt") -> float:
-    """What a micro-batch costs regardless of its size."""
-    return TRAINERS[trainer].launch_s * n_layer
-
-
-def token_seconds(
-    card: Card, n_layer: int, n_embd: int, vocab_size: int, block_size: int, trainer: str
-) -> float | None:
-    """The time for the work of one token; None if the card's peak is unknown."""
-    weights = parameters(n_layer, n_embd, vocab_size)
-    return work_seconds(
-        card, card_class(card), trainer_on(card, trainer), (n_layer, n_embd, vocab_size, block_size), weights
-    )
-
-
 def work_seconds(
-    card: Card, kind: CardClass, how: Trainer, size: tuple[int, int, int, int], weights: float, fp8: float = 1.0
+    card: Card, kind: CardClass, how: Trainer, size: Size, weights: float, fp8: float = 1.0
 ) -> float | None:
-    """The same with other constants. `weights`: those that are multiplied with; `fp8`: how much faster in 8 bits."""
+    """The time for the work of one token; None if the card's peak is unknown. `weights`: those that are multiplied
+    with; `fp8`: how much faster in 8 bits."""
     peak = training_peak(card)
     if peak is None:
         return None
@@ -104,9 +90,7 @@ def update_seconds(card: Card, weights: float) -> float:
     return OPTIMIZER_BYTES * weights / _bandwidth(card)
 
 
-def bus_seconds(
-    size: tuple[int, int, int, int], tokens: int, steps: Collection[str], bus_gb_s: float = BUS_GB_S
-) -> tuple[float, float]:
+def bus_seconds(size: Size, tokens: int, steps: Collection[str]) -> tuple[float, float]:
     """The time on the bus for each micro-batch of so many tokens, and for each update, with the host's memory. Both
     directions work at the same time; this is the busier one, to the card."""
     if not on_host(steps):
@@ -118,15 +102,12 @@ def bus_seconds(
     micro += 2 * 2 * tokens * n_embd * n_layer * ("host_activations" in steps)
     unfolded = 4 * matrices * 7 / 12  # the matrices behind norms, for the norms' gradients
     update = (12 + 8 * streamed) * matrices + unfolded + 8 * rest
-    return micro / (bus_gb_s * 1e9), update / (bus_gb_s * 1e9)
+    return micro / (BUS_GB_S * 1e9), update / (BUS_GB_S * 1e9)
 
 
 def pace(
     card: Card,
-    n_layer: int,
-    n_embd: int,
-    vocab_size: int,
-    block_size: int,
+    size: Size,
     batch_size: int,
     accumulation: int,
     *,
@@ -139,7 +120,8 @@ def pace(
 
     `weights`: those that are multiplied with, if the model is not nanoGPT's; `fp8`: matrix products in 8 bits.
     """
-    size, kind, how = (n_layer, n_embd, vocab_size, block_size), card_class(card), trainer_on(card, trainer)
+    n_layer, n_embd, vocab_size, block_size = size
+    kind, how = card_class(card), trainer_on(card, trainer)
     known = weights or parameters(n_layer, n_embd, vocab_size)
     work = work_seconds(card, kind, how, size, known, FP8_PRODUCTS if fp8 else 1.0)
     if work is None:
@@ -152,7 +134,7 @@ def pace(
     low = expected * kind.below
     slower = _may_be_like(how.name, card)
     if slower is not None:
-        theirs = pace(card, *size, batch_size, accumulation, trainer=slower, steps=steps)
+        theirs = pace(card, size, batch_size, accumulation, trainer=slower, steps=steps)
         low = low if theirs is None else min(low, theirs.low)
     return Range(low, expected, expected * kind.above)
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nanopace.hardware.cards import find_card
+from nanopace.hardware.flops import Size
 from nanopace.hardware.speed import Range, pace
 
 _HERE = os.path.dirname(__file__)
@@ -38,7 +39,7 @@ class Point:
     left_out: str = ""  # why it is neither fitted nor judged
 
     @property
-    def size(self) -> tuple[int, int, int, int]:
+    def size(self) -> Size:
         return self.n_layer, self.n_embd, self.vocab_size, self.block_size
 
 
@@ -46,7 +47,7 @@ def pace_of(point: Point) -> Range | None:
     """The expected speed at a point."""
     return pace(
         find_card(point.card),
-        *point.size,
+        point.size,
         point.batch_size,
         point.accumulation,
         trainer=point.trainer,

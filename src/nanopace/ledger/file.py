@@ -28,7 +28,7 @@ from typing import Self
 from nanopace.errors import Message, reason_of
 from nanopace.files import make_directory, open_own, sync_directory
 from nanopace.ledger.codec import DamagedError, from_json, from_record, to_json
-from nanopace.ledger.events import CheckpointEvent, EndEvent, Event, ResumeEvent, RunEvent
+from nanopace.ledger.events import CheckpointEvent, EndEvent, Event, NoteEvent, ResumeEvent, RunEvent
 
 LEDGER_FILE = "ledger.jsonl"  # in the run directory
 SET_ASIDE = re.compile(r"ledger-\d+\.jsonl")  # of an earlier run that saved nothing
@@ -93,6 +93,10 @@ class LedgerWriter:
         """Write one event, and pass it to the listener."""
         self.write(event)
         self._on_event(event)
+
+    def note(self, text: str, iteration: int) -> None:
+        """Append a message to the user."""
+        self.append(NoteEvent(text, iteration))
 
     def write(self, event: Event) -> None:
         """Write one line, with the current time unless it has a time stamp. A disk that refuses it is not an error."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nanopace.errors import InputError, Message, UsageError
-from nanopace.ledger import LedgerWriter, NoteEvent, RollbackEvent
+from nanopace.ledger import LedgerWriter, RollbackEvent
 from nanopace.train.checkpoint.layout import Saved, newest_intact
 from nanopace.train.loop.loop import Loop
 from nanopace.train.loop.loss_watch import STREAK
@@ -41,7 +41,7 @@ class Rollbacks:
         if plan.resumed is not None and not plan.resumed.ours:
             saved = further(saved, plan.resumed)
         for error in refused:
-            self._ledger.append(NoteEvent(error.as_message(), failed_at))
+            self._ledger.note(error.as_message(), failed_at)
         if _is_hopeless(plan, saved, before):
             return None
         again = replan(plan, plan.source if saved is None else saved, loop.micro_batch)
@@ -55,7 +55,7 @@ class Rollbacks:
             count=STREAK,
             path=path or Message("the beginning"),
         )
-        self._ledger.append(NoteEvent(text, failed_at))
+        self._ledger.note(text, failed_at)
         return again
 
 

@@ -46,11 +46,7 @@ from nanopace.train.warm_start import begin_to_load_the_compiler, keep_the_compi
 
 
 def train(
-    asked: Asked,
-    *,
-    listener: Listener,
-    preparing: OnProgress | None = None,
-    started: float | None = None,
+    asked: Asked, *, listener: Listener, preparing: OnProgress | None = None, started: float | None = None
 ) -> Outcome:
     """Train as `asked`. If the embedded corpus has to be made first, `preparing` is called with the progress.
 
@@ -154,7 +150,7 @@ def _run(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener) 
         assert loop is not None, "only a loop looks for it"
         reason = "corrupted"
         said = corrupted(_writable_dir(plan), plan, loop, error)
-        ledger.append(NoteEvent(said.as_message(), error.step))
+        ledger.note(said.as_message(), error.step)
         raise said from None
     except KeyboardInterrupt:
         reason = "interrupted"
@@ -243,7 +239,7 @@ def _last_checkpoint(plan: RunPlan, loop: Loop | None, *, all_here: bool) -> tup
         return newest or (None if plan.resumed is None else plan.resumed.path), None
     failure = Message("{path}: another training run has taken it over", path=plan.out_dir)
     if unsaved is not None:
-        failure = unsaved.message
+        failure = unsaved.complaint
     if loop is not None and all_here and plan.ranks.first and not loop.checkpoints.rescued:
         saved, _ = newest_intact(plan.claim.run_dir)  # look again: another run may have changed the directory
         newest = None if saved is None else saved.path

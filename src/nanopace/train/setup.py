@@ -17,7 +17,7 @@ from nanopace.corpus.shards.corpus import Split
 from nanopace.corpus.shards.order import Order
 from nanopace.errors import Message
 from nanopace.hardware.flops import flops_per_token
-from nanopace.ledger import LedgerWriter, NoteEvent, ResumeEvent, RunEvent
+from nanopace.ledger import LedgerWriter, ResumeEvent, RunEvent
 from nanopace.ledger.events import WITH_SAMPLES, WITHOUT_SAMPLES
 from nanopace.memory_ladder import keeps_gradients, on_host
 from nanopace.train.checkpoint.best import best_until
@@ -78,12 +78,8 @@ def build(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener)
             model, parallel.fused, optimizer, arena, bus, config.grad_clip, stream=stream, by_cores=by_cores
         )
         if device.type == "cuda" and not arena.pinned:
-            ledger.append(
-                NoteEvent(
-                    Message("the system does not allow pinned host memory: copies to and from the card are slower"),
-                    first_step,
-                )
-            )
+            slow = Message("the system does not allow pinned host memory: copies to and from the card are slower")
+            ledger.note(slow, first_step)
     checkpointer = _checkpointer(plan, model, optimizer, sharded=parallel.sharded, arena=arena)
     clock.mark("startup", first_step, "the optimizer")
     validation = _evaluator(parallel.sequence_losses, plan, plan.corpus.val, config.seed)

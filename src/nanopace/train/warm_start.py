@@ -11,15 +11,13 @@ import sys
 import threading
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 
 import torch
 
 from nanopace.files import write_durably
-from nanopace.hardware.calibration import cache_directory
+from nanopace.hardware.calibration import cache_directory, remembered
 
 _COMPILER = "compiler"  # the thread's name
-_LARGEST_FILE = 1 << 20  # bytes: a few hundred answers
 
 
 def keep_compiled() -> None:
@@ -65,29 +63,14 @@ def keep_the_compiler_out_of_optimizers() -> None:
 
 def recall(topic: str, question: str) -> str | None:
     """The remembered answer; None if there is none, or the file cannot be read."""
-    return _answers(topic).get(question)
+    return remembered(topic).get(question)
 
 
 def remember(topic: str, question: str, answer: str) -> None:
     """Keep an answer for the next start. If that fails, the next start measures again."""
     try:
         cache_directory().mkdir(parents=True, exist_ok=True)
-        answers = {**_answers(topic), question: answer}
-        write_durably(_file(topic), json.dumps(answers, indent=1).encode())
+        answers = {**remembered(topic), question: answer}
+        write_durably(cache_directory() / f"{topic}.json", json.dumps(answers, indent=1).encode())
     except OSError:
         pass
-
-
-def _answers(topic: str) -> dict[str, str]:
-    try:
-        with open(_file(topic), "rb") as file:
-            answers = json.loads(file.read(_LARGEST_FILE))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    if not isinstance(answers, dict):
-        return {}
-    return {question: answer for question, answer in answers.items() if isinstance(answer, str)}
-
-
-def _file(topic: str) -> Path:
-    return cache_directory() / f"{topic}.json"

@@ -21,6 +21,11 @@ def interval(share: Share, words: Words) -> str:
     return words.text("{low} to {high}", low=low, high=high).replace(" ", "\u00a0")
 
 
+def figures(share: Share, words: Words) -> dict[str, str]:
+    """The ratio and its interval, as sentences name them."""
+    return {"ratio": times(share.value, words), "interval": interval(share, words)}
+
+
 def difference(share: Share, words: Words) -> str:
     """With its sign, since less is usually better."""
     said = words.number(share.value, 4) if share.value < 0 else f"+{words.number(share.value, 4)}"

@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nanopace.corpus.documents.newlines import with_plain_newlines
-from nanopace.corpus.documents.pieces import pieces_of
-from nanopace.corpus.documents.read import documents
 from nanopace.corpus.prepare import intake, recipe
 from nanopace.corpus.prepare.prepare import Recipe, prepare
 from nanopace.corpus.shards.corpus import open_corpus
 from nanopace.errors import InputError
+
+from ..conftest import contents
+from .test_read import texts
 
 CHARS = Recipe(name="x", tokenizer="chars")
 
@@ -63,10 +64,6 @@ def test_the_bytes_of_train_bin_are_those_of_nanogpts_way(
     assert (tmp_path / "out" / "val-00000.bin").read_bytes() == ids[cut:].tobytes()
 
 
-def texts(path: Path) -> list[str]:
-    return ["".join(piece.text for piece in pieces_of(document)) for document in documents(path)]
-
-
 def test_texts_in_archives_too_and_strings_not(tmp_path: Path) -> None:
     row = json.dumps({"text": "a\r\nb\r"}).encode()
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"a\r\nb\r"))
@@ -107,7 +104,3 @@ def test_what_an_earlier_version_began_is_not_gone_on_with(tmp_path: Path, monke
     finished = contents(out)
     assert prepare([path], out, CHARS).resumed
     assert contents(out) == finished
-
-
-def contents(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir()}

@@ -18,6 +18,8 @@ from nanopace.corpus.shards.corpus import open_corpus
 from nanopace.corpus.shards.manifest import MANIFEST, read_manifest
 from nanopace.errors import InputError
 
+from ..conftest import contents
+
 BYTES = Recipe(name="rows", tokenizer="bytes", shard_tokens=4000)
 END = 256
 
@@ -36,10 +38,6 @@ def documents_of(directory: Path, split: str) -> list[str]:
         else:
             parts[-1].append(token)
     return [bytes(part).decode() for part in parts]
-
-
-def contents(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
 def texts_in(files: list[Path]) -> list[str]:
@@ -87,7 +85,6 @@ def test_other_tokenizers(tokenizer: str, rows: list[Path], tmp_path: Path) -> N
     prepare(rows, tmp_path / "out", recipe, on_progress=lambda status: stages.append(status.stage))
     assert ("tokenizer" in stages) == (tokenizer in ("chars", "bpe"))
     corpus = open_corpus(tmp_path / "out")
-    assert corpus.tokenizer is not None
     decoded = [corpus.tokenizer.decode(tokens_of(tmp_path / "out", split)) for split in ("train", "val")]
     assert sum(map(len, decoded)) >= sum(map(len, set(texts_in(rows))))
     assert max(texts_in(rows), key=len) in "".join(decoded)

@@ -20,6 +20,8 @@ from nanopace.corpus.shards.corpus import open_corpus
 from nanopace.corpus.shards.manifest import MANIFEST, read_manifest
 from nanopace.errors import InputError
 
+from ..conftest import contents
+
 BYTES = Recipe(name="rows", tokenizer="bytes", shard_tokens=4000)
 
 CHILD = """
@@ -88,7 +90,6 @@ def test_killed_at_any_time(rows: list[Path], whole: dict[str, bytes], tmp_path:
     rng = random.Random(2)
     for _ in range(4):
         process = subprocess.Popen(child(out, rows), stdout=subprocess.PIPE)
-        assert process.stdout is not None
         process.stdout.readline()
         time.sleep(rng.uniform(0, 0.05))
         os.kill(process.pid, signal.SIGKILL)
@@ -173,7 +174,3 @@ def test_shards_of_other_text(rows: list[Path], tmp_path: Path, monkeypatch: pyt
         path.write_text(json.dumps(manifest))
         with pytest.raises(InputError, match=r"corpus\.json: is damaged; start over with --restart"):
             prepare(rows, tmp_path / "out", BYTES)
-
-
-def contents(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir()}

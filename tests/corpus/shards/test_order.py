@@ -67,14 +67,6 @@ def test_slices_do_not_matter(order: Order, first: int, counts: list[int]) -> No
     assert np.concatenate([np.empty(0, dtype=np.int64), *parts]).tolist() == whole.tolist()
 
 
-@given(sizes.filter(lambda each: max(each) > 9), seeds, st.integers(0, 10**12), st.integers(0, 50))
-def test_whoever_begins_anew_goes_on_alike(shards: list[int], seed: int, first: int, count: int) -> None:
-    went_on = Order(unread(*shards), 9, seed)
-    went_on.starts(max(0, first - 100), 100)
-    began_anew = Order(unread(*shards), 9, seed)
-    assert began_anew.starts(first, count).tolist() == went_on.starts(first, count).tolist()
-
-
 def test_seeds_and_epochs_have_orders_of_their_own() -> None:
     def permutations(seed: int) -> list[tuple[int, ...]]:
         order = Order(unread(10_001), 10, seed)
@@ -114,19 +106,6 @@ def test_the_order_is_the_same_on_every_machine() -> None:
         *(13, 53, 21, 45, 37, 61, 77, 119, 143, 111, 5, 85, 69, 29, 127, 135, 151),
     ]
     assert order.starts(17, 3).tolist() == [34, 125, 26]
-
-
-def test_a_window_that_just_fits() -> None:
-    order = Order(unread(9), 8, 0)
-    assert (order.windows, order.starts(0, 3).tolist()) == (1, [0, 0, 0])
-
-
-def test_shards_that_are_too_short_are_left_out() -> None:
-    split = unread(5, 30, 8)
-    order = Order(split, 8, 0)
-    assert order.windows == 2
-    assert order.starts(0, 50).min() >= 5
-    assert order.starts(0, 50).max() + 9 <= 35
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3000))

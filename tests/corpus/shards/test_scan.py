@@ -33,13 +33,3 @@ def test_both_scans_are_those_of_python(
     assert beyond == next(((place, each) for place, each in enumerate(ids) if each >= wanted), None)
     assert positions.dtype == np.int64
     assert positions.tolist() == [place for place, each in enumerate(ids) if each == wanted]
-
-
-def test_a_file_of_many_pieces(tmp_path: Path) -> None:
-    ids = np.zeros(3 * scan._PIECE + 5, dtype="<u2")
-    ids[[7, scan._PIECE, -1]] = 9
-    (tmp_path / "a.bin").write_bytes(ids.tobytes())
-    shard = Shard(tmp_path / "a.bin", len(ids), "uint16")
-    assert positions_of(shard, 9).tolist() == [7, scan._PIECE, len(ids) - 1]
-    assert first_beyond(shard, 9) == (7, 9)
-    assert first_beyond(shard, 10) is None

@@ -120,7 +120,6 @@ def test_what_is_saved_is_loaded(tokenizer: Tokenizer, tmp_path: Path) -> None:
     content = json.loads((tmp_path / "tokenizer.json").read_bytes())
     assert (content["nanopace"], content["kind"], content["hash"]) == (1, tokenizer.kind, tokenizer.hash)
     loaded = load_tokenizer(tmp_path)
-    assert loaded is not None
     assert (loaded.kind, loaded.hash, loaded.vocab_size) == (tokenizer.kind, tokenizer.hash, tokenizer.vocab_size)
     assert loaded.encode(TEXT) == tokenizer.encode(TEXT)
 
@@ -133,7 +132,6 @@ def test_halves_of_pairs_stay_apart_in_a_file(tmp_path: Path) -> None:
     alphabet = ["\ud83d", "\ude00", "😀"]
     chars(alphabet).save(tmp_path)
     loaded = load_tokenizer(tmp_path)
-    assert loaded is not None
     assert [loaded.decode([each]) for each in range(3)] == sorted(alphabet)
 
 
@@ -144,7 +142,6 @@ def test_nanogpts_alphabet_is_one(tmp_path: Path) -> None:
     meta = {"vocab_size": len(letters), "itos": {number: letter for letter, number in ids.items()}, "stoi": ids}
     (tmp_path / "meta.pkl").write_bytes(pickle.dumps(meta))
     tokenizer = load_tokenizer(tmp_path)
-    assert tokenizer is not None
     assert tokenizer.kind == "chars"
     assert tokenizer.encode("hello") == [ids[letter] for letter in "hello"]
 

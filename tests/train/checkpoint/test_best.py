@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Container
 from pathlib import Path
 
 import pytest
 
 from nanopace.cli.main import main
-from nanopace.config import Asked
 from nanopace.literals import Value
 from nanopace.train.checkpoint.best import KnownBest, best_until, known_best, read_best, write_best
 from nanopace.train.checkpoint.layout import checkpoint_directories, checksum_of, step_of, verified
-from nanopace.train.run import train
 
-from ..conftest import TINY, Recorder
+from ..conftest import Recorder
+from ..runs import resume, run
 from .checkpoints import rewrite, save
 
 
@@ -106,6 +104,8 @@ def test_nobody_knows_which(tmp_path: Path) -> None:
     assert known(out, damaged={5, 10, 20}) == KnownBest(protected=frozenset({5, 10, 20}))
     (out / "best.json").write_text("[]")
     assert known(out) == unknown
+    silent = by_hand(tmp_path / "silent", step=10, val=2.0)  # the newest state names none
+    assert known(silent) == KnownBest(protected=frozenset({5, 10, 20}), warning=unsure(silent, 5, 10, 20))
     write_best(out, 5, 2.0)
     assert known(out, damaged={20, 10}) == KnownBest((5, 2.0))
 
@@ -115,6 +115,7 @@ def test_nobody_knows_which(tmp_path: Path) -> None:
     [
         ('{"step": 5, "val": 1.5}', (5, 1.5)),
         ('{"step": 0, "val": 1.5}', (0, 1.5)),
+        ('{"step": -1, "val": 1.5}', None),
         ('{"step": 5, "val": 1.5, "checksum": "x"}', None),
         ('{"step": 5, "val": Infinity}', None),
         ('{"step": 5}', None),
@@ -162,33 +163,19 @@ def test_the_best_up_to_a_checkpoint(
 # --- runs ------------------------------------------------------------------------------------------------------------
 
 
-def run(out: Path, **knobs: Value) -> Recorder:
-    told = Recorder()
-    train(Asked(given={"out_dir": str(out), **knobs}, files=("c.py",)), listener=told, started=time.monotonic())
-    return told
-
-
 @pytest.fixture(scope="module")
 def overfitted(shared_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run evaluated and saved every 5 steps, which then forgets what it has learned."""
     out = tmp_path_factory.mktemp("best") / "out"
-    run(out, **{**TINY, "dataset": str(shared_corpus), "max_iters": 9})
-    run(out, init_from="resume", learning_rate=5.0, decay_lr=False, max_iters=24)
+    run(shared_corpus, out, max_iters=9)
+    resume(out, learning_rate=5.0, decay_lr=False, max_iters=24)
     best = read_best(out)
-    assert best is not None
     assert best[0] == min(steps(out)) < 20
     return out
 
 
 def steps(out: Path) -> list[int]:
     return sorted(step_of(each.name) for each in checkpoint_directories(out))
-
-
-def test_the_very_first_evaluation_may_be_the_best(tmp_path: Path) -> None:
-    write_best(tmp_path, 0, 4.5)
-    assert read_best(tmp_path) == (0, 4.5)
-    write_best(tmp_path, -1, 4.5)
-    assert read_best(tmp_path) is None
 
 
 CHANGES = {
@@ -227,12 +214,12 @@ def changed(overfitted: Path, out: Path, change: str) -> tuple[int, float]:
 def test_the_best_stays_whatever_best_json_says(overfitted: Path, tmp_path: Path, change: str) -> None:
     out = tmp_path / "out"
     best = changed(overfitted, out, change)
-    told = run(out, init_from="resume", max_iters=29, keep_last=1)
+    _, told = resume(out, max_iters=29, keep_last=1)
     assert best[0] in steps(out)
     said = any("does not say for certain which checkpoint is the best" in each for each in told.all("note"))
     assert said == (change != "gone")
     assert read_best(out) == best  # it is known again, from the newest state
-    run(out, init_from="resume", max_iters=34, keep_last=1)
+    resume(out, max_iters=34, keep_last=1)
     assert steps(out) == [best[0], 35]  # and nothing else is kept for it
 
 
@@ -249,46 +236,9 @@ def test_with_a_best_json_as_it_was_written_nothing_is_kept_in_doubt(overfitted:
     out = tmp_path / "out"
     shutil.copytree(overfitted, out)
     best = read_best(out)
-    assert best is not None
-    told = run(out, init_from="resume", max_iters=29, keep_last=1)
+    _, told = resume(out, max_iters=29, keep_last=1)
     assert steps(out) == [best[0], 30]
     assert not told.all("note")
-
-
-def test_one_of_an_earlier_version_is_read_and_not_trusted(overfitted: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    shutil.copytree(overfitted, out)
-    best = read_best(out)
-    assert best is not None
-    (out / "best.json").write_text(content(*best))
-    assert read_best(out) == best
-    found = known(out)
-    assert (found.best, found.certain, found.warning) == (best, False, None)
-    assert {best[0], steps(out)[-1]} <= found.protected
-    (out / "best.json").write_text(content(25, 0.5))
-    assert best[0] in known(out).protected
-
-
-def test_a_best_that_is_damaged_is_no_reason_to_remove_the_others(overfitted: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    shutil.copytree(overfitted, out)
-    best = read_best(out)
-    assert best is not None
-    found = known(out, damaged={best[0]})
-    assert found.protected == set(steps(out))
-
-
-def test_what_the_newest_state_does_not_bear_out(overfitted: Path, tmp_path: Path) -> None:
-    """With a correct checksum: it names the newest one although that is worse, or an old one unknown to the state."""
-    out = tmp_path / "out"
-    shutil.copytree(overfitted, out)
-    best = read_best(out)
-    assert best is not None
-    for step, loss in ((steps(out)[-1], best[1] + 1), (steps(out)[-2], 0.1), (10**9, 0.1)):
-        write_best(out, step, loss)
-        found = known(out)
-        assert found.best == best
-        assert best[0] in found.protected
 
 
 def test_checkpoints_of_another_run_behind_a_link(
@@ -305,7 +255,7 @@ def test_checkpoints_of_another_run_behind_a_link(
         assert "checkpoints: is a link, and training would remove checkpoints behind it" in capsys.readouterr().err
     assert steps(theirs) == before
     (tmp_path / "link").symlink_to(theirs)
-    run(tmp_path / "link", init_from="resume", max_iters=26)
+    resume(tmp_path / "link", max_iters=26)
     assert steps(theirs)[-1] == 27
 
 
@@ -323,8 +273,7 @@ def test_a_link_that_comes_while_training_runs(
                 (out / "checkpoints").rename(out / "aside")
                 (out / "checkpoints").symlink_to(theirs / "checkpoints")
 
-    given = {**TINY, "dataset": str(shared_corpus), "out_dir": str(out), "max_iters": 9, "keep_last": 1}
-    outcome = train(Asked(given=given, files=("c.py",)), listener=Swapped(), started=time.monotonic())
+    outcome, _ = run(shared_corpus, out, Swapped(), max_iters=9, keep_last=1)
     assert outcome.reason == "error"
     assert "it is a link, and links are not followed here" in str(outcome.failure)
     assert steps(theirs) == before
@@ -335,7 +284,7 @@ def test_a_checkpoint_that_is_a_link_is_removed_alone(overfitted: Path, tmp_path
     shutil.copytree(overfitted, out)
     shutil.copytree(overfitted / "checkpoints" / f"step-{steps(overfitted)[0]:08d}", theirs)
     (out / "checkpoints" / "step-00000001").symlink_to(theirs)
-    run(out, init_from="resume", max_iters=30, keep_last=1)
+    resume(out, max_iters=30, keep_last=1)
     assert 1 not in steps(out)
     assert len(list(theirs.iterdir())) > 2
     assert not [path.name for path in (out / "checkpoints").iterdir() if path.name.startswith(".")]

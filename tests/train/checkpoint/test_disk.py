@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 from nanopace import open_run
-from nanopace.config import Asked
 from nanopace.errors import InputError
 from nanopace.ledger import CheckpointEvent, Event, NoteEvent, RunEvent, StepEvent, read_ledger
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import checkpoint_directories, newest_intact, step_of, verified
 from nanopace.train.checkpoint.write import remove_checkpoint
 from nanopace.train.listener import Outcome
-from nanopace.train.run import train
 
-from ..conftest import TINY, Recorder
+from .. import runs
+from ..conftest import Recorder
+from ..runs import resume
 
 BEGINS, ENDS, STEPS = 5, 23, 31  # the trouble, at these iterations, and the end of the run
 
@@ -49,8 +49,7 @@ class Troubled(Recorder):
 def run(corpus: Path, out: Path, listener: Recorder, **knobs: Value) -> Outcome:
     if isinstance(listener, Troubled):
         listener.out = out
-    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "save_interval": 2, "max_iters": STEPS - 1, **knobs}
-    return train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic())
+    return runs.run(corpus, out, listener, **{"save_interval": 2, "max_iters": STEPS - 1, **knobs})[0]
 
 
 def events(out: Path) -> tuple[Event, ...]:
@@ -207,7 +206,6 @@ def test_a_run_that_vanishes(corpus: Path, tmp_path: Path) -> None:
     outcome = run(corpus, out, told)
     assert (outcome.reason, outcome.failure) == ("finished", None)
     saved, refused = newest_intact(out)
-    assert saved is not None
     assert (saved.step, list(refused)) == (STEPS, [])
     found = events(out)
     assert isinstance(found[0], RunEvent)
@@ -218,11 +216,9 @@ def test_a_run_that_vanishes(corpus: Path, tmp_path: Path) -> None:
 
 def test_a_best_that_cannot_be_written_down(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "out" / "best.json" / "in the way").mkdir(parents=True)
-    told = Recorder()
-    given = {**TINY, "dataset": str(corpus), "out_dir": str(tmp_path / "out"), "init_from": "scratch", "max_iters": 1}
     with pytest.raises(InputError, match="cannot be written: Is a directory"):  # at the start that is an error
-        train(Asked(given={**given, "overwrite": True}, files=("c.py",)), listener=told, started=time.monotonic())
-    train(Asked(given=given, files=("config.py",)), listener=told, started=time.monotonic())  # this one is set aside
+        runs.run(corpus, tmp_path / "out", max_iters=1, overwrite=True)
+    runs.run(corpus, tmp_path / "out", max_iters=1)  # this one is set aside
     assert (tmp_path / "out" / "best-1.json" / "in the way").is_dir()
     shutil.rmtree(tmp_path / "out")
 
@@ -266,11 +262,6 @@ def is_whole(path: Path) -> bool:
         return False
 
 
-def go_on(out: Path, listener: Recorder, **knobs: Value) -> None:
-    given = {"init_from": "resume", "out_dir": str(out), **knobs}
-    train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic())
-
-
 def test_damaged_checkpoints_do_not_push_out_whole_ones(
     corpus: Path, tmp_path: Path, removals: list[tuple[int, list[int]]]
 ) -> None:
@@ -280,8 +271,7 @@ def test_damaged_checkpoints_do_not_push_out_whole_ones(
     for step in (15, 20, 21):
         flip(out, step)
     (out / "best.json").unlink()  # it would spare some
-    told = Recorder()
-    go_on(out, told, max_iters=24, save_interval=4, keep_last=2)
+    _, told = resume(out, max_iters=24, save_interval=4, keep_last=2)
     notes = told.all("note")
     assert len(notes) == 3
     assert "step-00000021" in notes[0]
@@ -300,7 +290,7 @@ def test_a_damaged_checkpoint_in_between_is_not_counted(
     flip(out, 21)
     (out / "best.json").unlink()
     removals.clear()
-    go_on(out, Recorder(), max_iters=35, save_interval=12, keep_last=2)
+    resume(out, max_iters=35, save_interval=12, keep_last=2)
     assert removals == [(20, [36, 24])]
 
 

@@ -6,25 +6,22 @@ import json
 import os
 import shutil
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from nanopace import open_run
-from nanopace.config import Asked
 from nanopace.errors import NanopaceError
 from nanopace.literals import Value
 from nanopace.sources.runs import find_logs
 from nanopace.train.checkpoint.layout import newest_intact
 from nanopace.train.checkpoint.lock import LOCK_FILE, Claim
 from nanopace.train.checkpoint.run_dir import check_rescue, clear, enter
-from nanopace.train.run import train
 
-from ..conftest import TINY, Recorder
+from ..conftest import Recorder
 from ..loop.test_interrupt import training, until
-from ..test_run import events
+from ..runs import events, resume, run
 from .checkpoints import save
 
 STARTS: dict[str, dict[str, Value]] = {"plain": {}, "resume": {"init_from": "resume"}, "overwrite": {"overwrite": True}}
@@ -125,7 +122,6 @@ def test_what_cannot_go_on_gets_another_name(tmp_path: Path) -> None:
     (tmp_path / "checkpoints-1").mkdir()
     note = prepared(tmp_path)
     damage = f"{tmp_path / 'checkpoints' / 'step-00000001' / 'model.safetensors'}: is damaged: 0 bytes where "
-    assert note is not None
     assert note.startswith(f"{tmp_path}: no checkpoint is intact ({damage}")
     assert note.endswith("; training starts over, and what was there is kept as ledger-2.jsonl, checkpoints-2")
     assert names(tmp_path) == [LOCK_FILE, "checkpoints", "checkpoints-1", "checkpoints-2", "ledger-2.jsonl"]
@@ -165,10 +161,7 @@ def test_a_place_to_rescue_to_is_looked_at_before(tmp_path: Path, monkeypatch: p
 
 
 def start(corpus: Path, out: Path, how: str, **knobs: Value) -> Recorder:
-    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "max_iters": 3, **knobs, **STARTS[how]}
-    listener = Recorder()
-    train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic())
-    return listener
+    return run(corpus, out, **{"max_iters": 3, **knobs, **STARTS[how]})[1]
 
 
 def contents(out: Path) -> dict[str, bytes]:
@@ -337,9 +330,7 @@ def test_killed_before_its_first_checkpoint_a_run_begins_again_in_every_way(tmp_
         out = tmp_path / how
         shutil.copytree(tmp_path / "out", out)
         if how == "resume":  # which is all that a person types: the rest is in the ledger
-            given: dict[str, Value] = {"init_from": "resume", "out_dir": str(out), "max_iters": 3}
-            told = Recorder()
-            train(Asked(given=given), listener=told, started=time.monotonic())
+            _, told = resume(out, max_iters=3)
             assert json.loads((out / "ledger.jsonl").open().readline())["config"]["init_from"] == "scratch"
         else:
             told = start(tmp_path / "corpus", out, how, eval_interval=100000)
@@ -355,7 +346,7 @@ def test_a_run_without_a_checkpoint_goes_on_where_its_directory_is_now(
     start(corpus, tmp_path / "before", "plain", save_interval=-1)
     (tmp_path / "before").rename(tmp_path / "out")
     monkeypatch.chdir(tmp_path)
-    train(Asked(given={"init_from": "resume", "save_interval": 1}), listener=Recorder(), started=time.monotonic())
+    resume(Path("out"), save_interval=1)
     assert not (tmp_path / "before").exists()
     assert newest_intact(tmp_path / "out")[0] is not None
 

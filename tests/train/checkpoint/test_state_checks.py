@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 import torch
 
-from nanopace.config import Asked
 from nanopace.errors import InputError, NanopaceError
 from nanopace.train.checkpoint.layout import checksum_of, read_state, verified
 from nanopace.train.checkpoint.rng_state import random_states
 from nanopace.train.checkpoint.state_checks import _FIELDS, wrong_field
 from nanopace.train.formats.convert import open_pretrained
 from nanopace.train.models.gpt2 import ModelShape
-from nanopace.train.run import train
 
-from ..conftest import TINY, Recorder, write_corpus
+from ..conftest import write_corpus
+from ..runs import resume
+from ..runs import run as trained
 
 HOSTILE: tuple[Any, ...] = (None, True, -1, 10**400, 1 << 62, math.nan, 1e308, "x", "\ud800\0", [[]], {"a": {}})
 FEW = 2  # entries of a long list that are replaced
@@ -141,9 +141,7 @@ def test_each_knob_is_what_it_can_be(knob: str, right: Any, wrong: Any) -> None:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
-    corpus = write_corpus(folder / "corpus")
-    knobs = {**TINY, "n_layer": 1, "n_embd": 8, "max_iters": 6, "dataset": str(corpus), "out_dir": str(folder / "out")}
-    train(Asked(given=knobs, files=("config.py",)), listener=Recorder())
+    trained(write_corpus(folder / "corpus"), folder / "out", n_layer=1, n_embd=8, max_iters=6)
     return folder / "out"
 
 
@@ -254,9 +252,7 @@ def test_each_field_is_looked_at(run: Path, tmp_path: Path, name: str) -> None:
 
 
 def _resume(out_dir: Path) -> None:
-    given = {"init_from": "resume", "out_dir": str(out_dir), "save_interval": -1, "device": "cpu", "compile": False}
-    given |= {"max_iters": 7}
-    train(Asked(given=given), listener=Recorder())
+    resume(out_dir, save_interval=-1, device="cpu", compile=False, max_iters=7)
 
 
 def test_a_step_that_its_directory_does_not_have(run: Path, tmp_path: Path) -> None:

@@ -16,16 +16,15 @@ from typing import Any
 
 import pytest
 
-from nanopace.config import Asked
 from nanopace.errors import NanopaceError
+from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import checkpoint_directories, newest_intact
 from nanopace.train.checkpoint.lock import LOCK_FILE
-from nanopace.train.run import train
 
-from ...cli.conftest import unmeasured
-from ..conftest import TINY, Recorder
-from ..fork_server import Popen
+from .. import processes
+from ..conftest import TINY
 from ..loop.test_interrupt import until
+from ..runs import events, run
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -35,30 +34,10 @@ def start(corpus: Path, tmp_path: Path) -> Iterator[Start]:
     """The command itself, in a directory `out`; the seed shows which run wrote a checkpoint."""
     with ExitStack() as stack:
 
-        def started(seed: int, **knobs: object) -> subprocess.Popen[str]:
-            given = {
-                **TINY,
-                "dataset": corpus,
-                "out_dir": tmp_path / "out",
-                "max_iters": 10**6,
-                "save_interval": 5,
-                "eval_interval": 20,
-                "seed": seed,
-                **knobs,
-            }
-            process = stack.enter_context(
-                Popen(
-                    [
-                        sys.executable,
-                        *["-m", "nanopace", "train", "--no-report"],
-                        *(f"--{n}={v}" for n, v in given.items()),
-                    ],
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                    env={**unmeasured(), "OMP_NUM_THREADS": "1"},
-                )
-            )
+        def started(seed: int, **knobs: Value) -> subprocess.Popen[str]:
+            endless = {**TINY, "max_iters": 10**6, "save_interval": 5, "eval_interval": 20, "seed": seed}
+            words = processes.command(tmp_path / "out", corpus, endless, **knobs)
+            process = stack.enter_context(processes.listened([sys.executable, "-m", "nanopace", *words]))
             stack.callback(process.kill)
             return process
 
@@ -94,8 +73,7 @@ def seeds(out: Path) -> set[Any]:
 
 
 def seeds_of_ledger(out: Path) -> list[int]:
-    lines = [json.loads(line) for line in (out / "ledger.jsonl").read_text().splitlines()]
-    return [each["config"]["seed"] for each in lines if each["event"] == "run"]
+    return [each["config"]["seed"] for each in events(out, "run")]
 
 
 @pytest.mark.parametrize("how", [remove, rename])
@@ -127,8 +105,8 @@ def test_who_lost_the_directory_writes_beside_it(start: Start, tmp_path: Path, h
     assert (seeds(out), seeds_of_ledger(out)) == ({2}, [2])
     assert (seeds(beside), seeds_of_ledger(beside)) == ({1}, [1])
     assert newest_intact(beside)[0] is not None
-    notes = [json.loads(line) for line in (beside / "ledger.jsonl").read_text().splitlines() if '"note"' in line]
-    assert len([each for each in notes if "now belongs to another training run" in each.get("text", "")]) == 1
+    notes = [each["text"] for each in events(beside, "note")]
+    assert len([each for each in notes if "now belongs to another training run" in each]) == 1
 
 
 @pytest.mark.parametrize("how", [remove, rename])
@@ -191,11 +169,10 @@ def test_a_lock_that_is_none(corpus: Path, tmp_path: Path, kind: str) -> None:
         os.link(victim, out / LOCK_FILE)
     else:
         (out / LOCK_FILE).symlink_to(victim)
-    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "max_iters": 1}
     if kind == "hard":
-        train(Asked(given=given, files=("c.py",)), listener=Recorder(), started=time.monotonic())
+        run(corpus, out, max_iters=1)
     else:
         with pytest.raises(NanopaceError, match=r"\.lock: cannot be written: it is (a link|not a regular file)"):
-            train(Asked(given=given, files=("c.py",)), listener=Recorder(), started=time.monotonic())
+            run(corpus, out, max_iters=1)
     assert victim.exists() == (kind != "dangling")
     assert kind == "dangling" or victim.read_text() == "mine"

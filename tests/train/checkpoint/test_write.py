@@ -39,8 +39,7 @@ def test_its_bytes_are_those_of_its_files(tmp_path: Path) -> None:
     assert (path / "state.json").read_text() == json.dumps(state, indent=1)
 
 
-def test_a_description_names_the_tokenizer(tmp_path: Path) -> None:
-    del tmp_path
+def test_a_description_names_the_tokenizer() -> None:
     assert describe(SHAPE, step=1, config={}, tokenizer=None)["tokenizer"] is None
     assert describe(SHAPE, step=1, config={}, tokenizer=bytes_tokenizer())["tokenizer"] == bytes_tokenizer().hash
 
@@ -59,7 +58,6 @@ def test_weights_from_elsewhere(tmp_path: Path) -> None:
     assert (saved.windows, saved.has_averages) == (12, True)
     assert saved.weights().keys() == weights.keys()
     found = saved.optimizer()
-    assert found is not None
     assert found.keys() == averages.keys()
     write_weights(path, SHAPE, weights, step=5, config={}, tokenizer=None)
     assert not verified(path).has_averages

@@ -48,7 +48,6 @@ def test_a_checkpoint_of_ours_is_what_the_trainer_opens(source: Path, tmp_path: 
     assert (saved.shape, saved.step, saved.config) == (SHAPE, 7, {"dataset": "x", "batch_size": 3})
     assert saved.tokenizer_hash == bytes_tokenizer().hash
     read = open_pretrained(tmp_path / "ours")
-    assert read.tokenizer is not None
     assert read.tokenizer.kind == "bytes"
     assert read.model().logits(tiny_tokens()).shape == (3, 12, 300)
 

@@ -20,31 +20,13 @@ from nanopace.errors import InputError
 from nanopace.knob_values import INGREDIENTS
 from nanopace.train.formats.convert import convert, open_pretrained
 from nanopace.train.formats.huggingface import load_huggingface, save_huggingface
-from nanopace.train.formats.pretrained import Pretrained
 from nanopace.train.models.generate import generate
-from nanopace.train.models.gpt2 import GPT, ModelShape
-from nanopace.train.models.recipes import new_model
+from nanopace.train.models.gpt2 import ModelShape
 
-from ..tiny import same_weights
+from ..tiny import FAST_INGREDIENTS, same_weights, tiny_model, tiny_weights
 
 SHAPE = ModelShape(n_layer=5, n_head=2, n_embd=16, vocab_size=60, block_size=24, recipe="fast")
-OF_THE_MODEL = [name for name in INGREDIENTS["fast"] if name not in ("muon", "normuon", "trapezoid")]
 NONE = ",".join(INGREDIENTS["fast"])
-
-
-def fast_model(shape: ModelShape = SHAPE) -> GPT:
-    """In eval mode, with no weight at its initial value, so that a missing one shows."""
-    torch.manual_seed(0)
-    model = new_model(shape).eval()
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.add_(torch.randn_like(weight), alpha=0.2)
-    return model
-
-
-def fast_weights(shape: ModelShape = SHAPE) -> Pretrained:
-    weights = {name: each.detach() for name, each in fast_model(shape).state_dict().items()}
-    return Pretrained(path=Path("nowhere"), shape=shape, weights=weights, step=7)
 
 
 def some_tokens(length: int, batch: int = 3) -> Tensor:
@@ -58,7 +40,7 @@ def set_config(directory: Path, **changes: object) -> None:
 
 @pytest.fixture
 def exported(tmp_path: Path) -> Path:
-    save_huggingface(tmp_path / "hf", fast_weights())
+    save_huggingface(tmp_path / "hf", tiny_weights(SHAPE))
     return tmp_path / "hf"
 
 
@@ -88,7 +70,7 @@ def opened(transformers: Any, tmp_path: Path) -> Opened:
 
     def load(shape: ModelShape = SHAPE, **how: Any) -> Any:
         directory = tmp_path / f"model_{len(list(tmp_path.iterdir()))}"
-        save_huggingface(directory, fast_weights(shape))
+        save_huggingface(directory, tiny_weights(shape))
         model, loading = transformers.AutoModelForCausalLM.from_pretrained(
             directory, trust_remote_code=True, output_loading_info=True, **how
         )
@@ -108,9 +90,10 @@ def assert_same(theirs: Tensor, ours: Tensor) -> None:
 def test_transformers_gives_the_same_logits(opened: Opened) -> None:
     """With all ingredients, without each, without any, and in models too shallow for all of them."""
     tokens, answers = some_tokens(24), []
-    shapes = [replace(SHAPE, without=without) for without in ("", *OF_THE_MODEL, NONE, "rope,key_shift", "qk_norm,xsa")]
+    leaving_out = ("", *FAST_INGREDIENTS, NONE, "rope,key_shift", "qk_norm,xsa")
+    shapes = [replace(SHAPE, without=without) for without in leaving_out]
     for shape in [*shapes, *(replace(SHAPE, n_layer=layers) for layers in (1, 2, 3, 12))]:
-        model, expected = opened(shape), fast_model(shape).logits(tokens)
+        model, expected = opened(shape), tiny_model(shape).logits(tokens)
         assert_same(model(tokens).logits, expected)
         assert_same(model(tokens, logits_to_keep=2).logits, expected[:, -2:])
         answers.append(expected)
@@ -131,7 +114,7 @@ def left_padded(rows: list[list[int]]) -> dict[str, Tensor]:
 def test_it_generates_what_we_do(opened: Opened, without: str) -> None:
     """With a cache and without, alone and in a batch with padding on the left."""
     shape = replace(SHAPE, without=without)
-    model, own = opened(shape), fast_model(shape)
+    model, own = opened(shape), tiny_model(shape)
     prompts = [row[:length] for row, length in zip(some_tokens(7).tolist(), (7, 4, 1), strict=True)]
     batch = left_padded(prompts)
     padding = own.logits(torch.tensor([[9]]))[0]  # it sees itself alone, since attention to nothing may be NaN
@@ -150,7 +133,7 @@ def test_it_generates_what_we_do(opened: Opened, without: str) -> None:
 @torch.no_grad()
 def test_a_cache_may_be_filled_in_pieces_reordered_and_cut(opened: Opened) -> None:
     model, tokens = opened(), some_tokens(20)
-    expected = fast_model().logits(tokens)
+    expected = tiny_model(SHAPE).logits(tokens)
     filled = model(tokens[:, :6]).past_key_values
     assert_same(model(tokens[:, 6:13], past_key_values=filled).logits, expected[:, 6:13])
     assert_same(model(tokens[:, 13:14], past_key_values=filled).logits, expected[:, 13:14])
@@ -174,7 +157,7 @@ def test_it_can_be_trained_there(opened: Opened, tmp_path: Path) -> None:
     model = opened().train()
     result = model(tokens, labels=labels)
     assert result.past_key_values is None
-    expected = fast_model()(tokens[:, :-1], torch.where(labels == -100, -1, labels)[:, 1:])
+    expected = tiny_model(SHAPE)(tokens[:, :-1], torch.where(labels == -100, -1, labels)[:, 1:])
     torch.testing.assert_close(result.loss, expected)
     result.loss.backward()
     assert all(bool(each.grad.abs().sum() > 0) for each in model.parameters())
@@ -191,7 +174,7 @@ def test_it_can_be_trained_there(opened: Opened, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_dropout_is_for_training_alone(opened: Opened) -> None:
     shape, tokens = replace(SHAPE, dropout=0.5), some_tokens(24)
-    model, own = opened(shape), fast_model(shape)
+    model, own = opened(shape), tiny_model(shape)
     with torch.no_grad():
         assert_same(model(tokens).logits, own.logits(tokens))
         torch.manual_seed(5)
@@ -205,7 +188,7 @@ def test_dropout_is_for_training_alone(opened: Opened) -> None:
 def test_bfloat16(opened: Opened) -> None:
     model, tokens = opened(dtype=torch.bfloat16), some_tokens(24)
     assert {each.dtype for each in model.parameters()} == {torch.bfloat16}
-    torch.testing.assert_close(model(tokens).logits, fast_model().bfloat16().logits(tokens), atol=0.1, rtol=0)
+    torch.testing.assert_close(model(tokens).logits, tiny_model(SHAPE).bfloat16().logits(tokens), atol=0.1, rtol=0)
     assert model.generate(tokens[:, :4], max_new_tokens=8).shape == (3, 12)
 
 
@@ -238,11 +221,10 @@ def test_what_the_model_cannot_do_there(opened: Opened) -> None:
 def test_the_tokenizer_goes_along(transformers: Any, kind: str, tmp_path: Path) -> None:
     tokenizer = gpt2() if kind == "gpt2" else train_bpe(["def f(x):\n    return x\n"] * 9, 280)
     shape = replace(SHAPE, vocab_size=50304 if kind == "gpt2" else 280)
-    save_huggingface(tmp_path / "hf", replace(fast_weights(shape), tokenizer=tokenizer))
+    save_huggingface(tmp_path / "hf", replace(tiny_weights(shape), tokenizer=tokenizer))
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf", trust_remote_code=True)
     assert theirs("    return f(x)")["input_ids"] == tokenizer.encode("    return f(x)")
     read = load_huggingface(tmp_path / "hf").tokenizer
-    assert read is not None
     assert read.hash == tokenizer.hash
     for name in ("config.json", "generation_config.json"):
         assert json.loads((tmp_path / "hf" / name).read_text())["eos_token_id"] == tokenizer.end_of_text
@@ -254,7 +236,7 @@ def test_the_tokenizer_goes_along(transformers: Any, kind: str, tmp_path: Path) 
 @pytest.mark.parametrize("without", ["", "rope", "muon,xsa", NONE])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_there_and_back_every_bit_is_the_same(without: str, dtype: torch.dtype, tmp_path: Path) -> None:
-    before = fast_weights(replace(SHAPE, without=without, dropout=0.125))
+    before = tiny_weights(replace(SHAPE, without=without, dropout=0.125))
     before = replace(before, weights={name: each.to(dtype) for name, each in before.weights.items()})
     save_huggingface(tmp_path / "hf", before)
     convert(tmp_path / "hf", tmp_path / "ours", to="nanopace")
@@ -270,7 +252,7 @@ def test_there_and_back_every_bit_is_the_same(without: str, dtype: torch.dtype, 
 
 @pytest.mark.slow
 def test_sampling_from_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = replace(fast_weights(replace(SHAPE, vocab_size=50304)), tokenizer=gpt2())
+    before = replace(tiny_weights(replace(SHAPE, vocab_size=50304)), tokenizer=gpt2())
     save_huggingface(tmp_path / "hf", before)
     convert(tmp_path / "hf", tmp_path / "ours", to="nanopace")
     samples = []
@@ -346,7 +328,7 @@ def test_a_head_of_its_own_is_refused(exported: Path) -> None:
     path = exported / "model.safetensors"
     weights = load_file(path)
     save_file({**weights, "lm_head.weight": weights["transformer.wte.weight"].clone()}, path)
-    assert same_weights(load_huggingface(exported), fast_weights())
+    assert same_weights(load_huggingface(exported), tiny_weights(SHAPE))
     save_file({**weights, "lm_head.weight": weights["transformer.wte.weight"] + 1}, path)
     with pytest.raises(InputError, match=r"transformer\.wte\.weight and lm_head\.weight differ"):
         load_huggingface(exported)

@@ -32,7 +32,6 @@ def change(directory: Path, **changes: Any) -> None:
 def test_a_trained_one_there_and_back(trained: Tokenizer, tmp_path: Path) -> None:
     write(tmp_path, trained)
     back = read_tokenizer(tmp_path, 300)
-    assert back is not None
     assert (back.kind, back.hash) == ("bpe", trained.hash)
 
 
@@ -41,19 +40,16 @@ def test_gpt2_is_recognised(leave_out: str, tmp_path: Path) -> None:
     """From tokenizer.json, or from its own two files."""
     write(tmp_path, gpt2(), leave_out)
     back = read_tokenizer(tmp_path, 50304)
-    assert back is not None
     assert back.kind == "gpt2"
 
 
 def test_gpt2_without_its_tokenizer_is_known_by_its_size(tmp_path: Path, trained: Tokenizer) -> None:
     """As in the cache of somebody who asked transformers for the weights alone."""
     back = read_tokenizer(tmp_path, 50257)
-    assert back is not None
     assert back.kind == "gpt2"
     assert read_tokenizer(tmp_path, 50256) is None
     write(tmp_path, trained)  # a directory that has one has that one
     back = read_tokenizer(tmp_path, 50257)
-    assert back is not None
     assert back.hash == trained.hash
 
 
@@ -63,7 +59,6 @@ def test_older_files_do_not_say_that_they_are_a_bpe(tmp_path: Path, trained: Tok
     del model["type"]
     change(tmp_path, model=model)
     back = read_tokenizer(tmp_path, 300)
-    assert back is not None
     assert back.hash == trained.hash
 
 
@@ -135,5 +130,4 @@ def test_merges_written_as_one_text(trained: Tokenizer, tmp_path: Path) -> None:
     model = json.loads((tmp_path / "tokenizer.json").read_text())["model"]
     change(tmp_path, model={**model, "merges": [" ".join(merge) for merge in model["merges"]]})
     back = read_tokenizer(tmp_path, 300)
-    assert back is not None
     assert back.hash == trained.hash

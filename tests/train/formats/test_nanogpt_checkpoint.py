@@ -71,7 +71,6 @@ def test_everything_is_read(tmp_path: Path) -> None:
 def test_the_averages_get_the_names_of_their_weights(tmp_path: Path) -> None:
     model, optimizer = after_one_step()
     read = load_nanogpt(saved(tmp_path / "ckpt.pt", checkpoint(optimizer=optimizer.state_dict()))).optimizer
-    assert read is not None
     expected = optimizer_tensors(model, optimizer)
     assert read.keys() == expected.keys()
     assert all(torch.equal(each, expected[name]) for name, each in read.items())
@@ -187,7 +186,6 @@ def test_odd_notes_are_left_out(changes: dict[str, object], step: int, dropout: 
 def test_a_tokenizer_beside_the_checkpoint_is_its_own(tmp_path: Path) -> None:
     bytes_tokenizer().save(tmp_path)
     tokenizer = load_nanogpt(saved(tmp_path / "ckpt.pt", checkpoint())).tokenizer
-    assert tokenizer is not None
     assert tokenizer.kind == "bytes"
 
 
@@ -201,7 +199,6 @@ def test_the_dataset_is_looked_for_where_nanogpt_does(tmp_path: Path, monkeypatc
     (tmp_path / "out" / "tokenizer.json").write_text(json.dumps({"model": {}}))  # somebody else's
     monkeypatch.chdir(tmp_path)
     tokenizer = load_nanogpt(saved(tmp_path / "out" / "ckpt.pt", checkpoint())).tokenizer
-    assert tokenizer is not None
     assert tokenizer.decode(tokenizer.encode("cab")) == "cab"
 
 
@@ -219,7 +216,6 @@ def test_gpt2_s_vocabulary_is_known_by_its_size(vocab_size: int, tmp_path: Path)
     shape = replace(SHAPE, vocab_size=vocab_size, n_layer=1)
     save_nanogpt(tmp_path / "a.pt", tiny_weights(shape))
     tokenizer = load_nanogpt(tmp_path / "a.pt").tokenizer
-    assert tokenizer is not None
     assert tokenizer.kind == "gpt2"
 
 
@@ -248,7 +244,6 @@ def test_what_is_written_is_what_nanogpt_reads(tmp_path: Path) -> None:
     optimizer = make_optimizer(model, TrainConfig(), torch.device("cpu"))
     optimizer.load_state_dict(written["optimizer"])
     state = optimizer_tensors(model, optimizer)
-    assert source.optimizer is not None
     assert all(torch.equal(each, state[name]) for name, each in source.optimizer.items())
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.1, 0.0]
     assert optimizer.param_groups[0]["lr"] == 1e-3

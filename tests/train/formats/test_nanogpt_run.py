@@ -29,8 +29,8 @@ from nanopace.train.run import train
 from ..conftest import TINY, Recorder, write_corpus
 from ..processes import losses_of, torchrun
 from ..processes import run as run_processes
+from ..runs import events, resume, run
 from ..test_faults import Faulty, nan_loss
-from ..test_run import events, resume, run
 
 FIRST, LAST = 10, 14  # the iteration that ckpt.pt was saved at, and the last one that both do afterwards
 # nanoGPT's config: it has no vocab_size, and on a CPU its dtype, float16 by default, means nothing.
@@ -216,7 +216,6 @@ def test_a_worse_evaluation_is_not_the_best(begun: tuple[Path, dict[int, float]]
     assert len(told.all("eval")) == 2
     assert not (out / "best.json").exists()
     saved, _ = newest_intact(out)
-    assert saved is not None
     assert (saved.step, saved.best) == (LAST + 1, (FIRST, 0.5))
     assert [each.name for each in checkpoint_directories(out)] == ["step-00000015"]  # of the end
 

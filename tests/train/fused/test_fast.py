@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
 
 import pytest
 import torch
 from torch import Tensor
-
-from nanopace.train.models.fast import FastGPT
-from nanopace.train.models.gpt2 import GPT, ModelShape
-
-if find_spec("triton") is None:
-    pytest.skip("no triton on this platform", allow_module_level=True)
 
 from nanopace.config import TrainConfig
 from nanopace.train.fused.attention import CudnnThenOurs, TorchAttention
@@ -27,16 +20,16 @@ from nanopace.train.kernels import attention as attention_kernels
 from nanopace.train.kernels import embedding, segments, value_embeddings
 from nanopace.train.kernels.attention import Tile
 from nanopace.train.kernels.fp8 import PRODUCTS
+from nanopace.train.models.fast import FastGPT
+from nanopace.train.models.gpt2 import GPT, ModelShape
 from nanopace.train.parallel import parallelize
 from nanopace.train.plan.run_plan import Choice
 
+from ..device import DEVICE, runs_kernels
 from ..planning import plan_with
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SHAPE = ModelShape(n_layer=3, n_head=2, n_embd=12, vocab_size=20, block_size=5, recipe="fast")
-pytestmark = pytest.mark.skipif(
-    DEVICE.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1", reason="a card that torch cannot use"
-)
+pytestmark = runs_kernels
 WITHOUT = ["", "rope,relu2", "qk_norm,soft_cap", "value_embeddings", "key_shift", "xsa"]
 
 
@@ -70,7 +63,6 @@ def batch(seed: int = 0, sequences: int = 2, length: int = 5) -> tuple[Tensor, T
 def gradients(model: GPT) -> dict[str, Tensor]:
     found = {}
     for name, weight in model.named_parameters():
-        assert weight.grad is not None
         found[name] = weight.grad.clone()
     return found
 

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from importlib.util import find_spec
 
 import pytest
 import torch
 from torch import Tensor
 
 from nanopace.memory_ladder import MEMORY_STEPS, recomputed
-from nanopace.train.models.gpt2 import GPT, ModelShape
-
-if find_spec("triton") is None:
-    pytest.skip("no triton on this platform", allow_module_level=True)
-
 from nanopace.train.fused import gpt2 as fused_module
 from nanopace.train.fused.gpt2 import FusedGPT
 from nanopace.train.kernels.fp8 import PRODUCTS
 from nanopace.train.loop.passes import FusedPasses
+from nanopace.train.models.gpt2 import GPT, ModelShape
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+from ..device import DEVICE, runs_kernels
+
 SHAPE = ModelShape(n_layer=2, n_head=2, n_embd=24, vocab_size=70, block_size=8)
 # What bfloat16 may cost: autocast costs 0.9e-2 here, and the kernels' twins 1.0e-2, which round as a card does. The
 # interpreter cuts off instead, which is twice as much.
 LIMIT = 1.5e-2 if DEVICE.type == "cuda" else 2.5e-2
 
-pytestmark = pytest.mark.skipif(
-    DEVICE.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1", reason="a card that torch cannot use"
-)
+pytestmark = runs_kernels
 
 
 @pytest.fixture

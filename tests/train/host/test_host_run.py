@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,21 +17,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from nanopace.config import Asked
 from nanopace.errors import ConfigError, UsageError
 from nanopace.ledger import SpanEvent, read_ledger
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import MODEL, OPTIMIZER
 from nanopace.train.host import arena as arena_module
 from nanopace.train.host.states import HostStates
-from nanopace.train.listener import Outcome
 from nanopace.train.loop import loop as loop_module
 from nanopace.train.loop.loop import Loop
 from nanopace.train.plan import resolve
 from nanopace.train.ranks import Silent
-from nanopace.train.run import train
 
-from ..conftest import TINY, Recorder
+from .. import runs
+from ..conftest import TINY
 
 if find_spec("triton") is None or torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("on a card, tests/gpu/test_host_memory.py", allow_module_level=True)
@@ -59,10 +58,7 @@ def ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolve, "pick_kernels", lambda *_: ("fused", "as on a card"))
 
 
-def run(corpus: Path, out: Path, **knobs: Value) -> tuple[Outcome, Recorder]:
-    listener = Recorder()
-    given = {**KNOBS, "dataset": str(corpus), "out_dir": str(out), **knobs}
-    return train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic()), listener
+run = partial(runs.run, base=KNOBS)
 
 
 def tensors(out: Path, step: int) -> dict[str, torch.Tensor]:
@@ -147,8 +143,7 @@ def test_a_killed_run_resumes(corpus: Path, tmp_path: Path) -> None:
 
         write.finish_checkpoint = die
         try:
-            given = {**KNOBS, "dataset": str(corpus), "out_dir": str(out), "memory": "host"}
-            train(Asked(given=given, files=("config.py",)), listener=Silent(), started=time.monotonic())
+            run(corpus, out, Silent(), memory="host")
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
@@ -197,7 +192,6 @@ def test_waiting_in_an_evaluation_belongs_to_the_evaluation(
     plain, phases = Loop._evaluate, list[str]()
 
     def evaluate(loop: Loop, step: int) -> None:
-        assert loop._parts.host is not None
         phases.append(loop._parts.host.bus._phase)
         plain(loop, step)
 

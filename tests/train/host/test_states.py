@@ -5,10 +5,8 @@ On a CPU both memories are one; what is copied where, and when, is the same.
 
 from __future__ import annotations
 
-import os
 import weakref
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -18,6 +16,10 @@ from torch import Tensor, nn
 from nanopace.config import TrainConfig
 from nanopace.hardware.memory import HOST_PIECE
 from nanopace.memory_ladder import HOST_STEPS
+from nanopace.train.fused.fast import FusedFastGPT
+from nanopace.train.fused.gpt2 import FusedGPT
+from nanopace.train.fused.matrix import Matrix
+from nanopace.train.fused.model import Fused
 from nanopace.train.host import states
 from nanopace.train.host.arena import Arena
 from nanopace.train.host.bus import Bus, Copies
@@ -29,24 +31,15 @@ from nanopace.train.optim.optimizer import make_optimizer, optimizer_name, optim
 from nanopace.train.plan import ladder
 from nanopace.train.plan.run_plan import Choice
 
-if find_spec("triton") is None:
-    pytest.skip("no triton on this platform", allow_module_level=True)
+from ..device import DEVICE, runs_kernels
 
-from nanopace.train.fused.fast import FusedFastGPT
-from nanopace.train.fused.gpt2 import FusedGPT
-from nanopace.train.fused.matrix import Matrix
-from nanopace.train.fused.model import Fused
-
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 LAYERS = 3
 SIZE: dict[str, Any] = {"n_head": 2, "n_embd": 8, "vocab_size": 24, "block_size": 4}
 STEPS = 2
 ALWAYS, NEVER = 1e-3, 0.0  # clipped
 
 pytestmark = [
-    pytest.mark.skipif(
-        DEVICE.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1", reason="a card that torch cannot use"
-    ),
+    runs_kernels,
     pytest.mark.slow,
 ]
 LONG = ("test_the_same_steps", "test_a_loss_that_is_not_finite", "test_nothing_is_left")
@@ -260,7 +253,6 @@ def test_a_loss_that_is_not_finite_leaves_everything(recipe: str, by_cores: bool
 def test_what_is_in_the_host_s_memory(recipe: str) -> None:
     """Averages of matrices and tables, and the matrices of the blocks; and the arena is full with them."""
     run = Trained(recipe, 1.0, False)
-    assert run.host is not None
     holds = run.host.arena.holds
     matrices = block_matrices(run.model)
     assert all(holds(each) == (name in matrices) for name, each in run.model.named_parameters())
@@ -308,7 +300,6 @@ def test_nothing_is_there_twice_when_it_is_pinned(recipe: str, monkeypatch: pyte
     free: dict[int, int] = {}
     monkeypatch.setattr(Arena, "pin", lambda arena, _: free.setdefault(id(arena), arena.free))
     run = Trained(recipe, 1.0, False)
-    assert run.host is not None
     assert free[id(run.host.arena)] == 0
 
 

@@ -39,7 +39,6 @@ def test_the_way_back_is_its_twin_s(draw: Draw, tokens: Tensor, dtype: torch.dty
     gradients = before[0].clone(), before[1].clone()
     embed_backward(slope.bfloat16().to(dtype), tokens, sort_tokens(tokens), *gradients)
     for gradient, leaf, was in zip(gradients, leaves, before, strict=True):
-        assert leaf.grad is not None
         assert error(gradient, was + leaf.grad) < 1e-6  # added up in float32
     assert torch.equal(gradients[0][-1], before[0][-1])  # a token that never comes
     assert torch.equal(gradients[1][LENGTH:], before[1][LENGTH:])

@@ -25,11 +25,11 @@ from nanopace.train.plan import measure, resolve
 from nanopace.train.plan.device import check_fp8, find_machine
 from nanopace.train.plan.origin import find_saved, settings_of
 from nanopace.train.plan.run_plan import Choice
-from nanopace.train.run import train
 from nanopace.wording.catalog import words
 
-from ..conftest import TINY, Recorder
+from ..conftest import Recorder
 from ..planning import plan_with
+from ..runs import run
 
 DEVICE = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 CARD = torch.device("cuda", 0)
@@ -215,10 +215,8 @@ def test_the_ledger_says_it(corpus: Path, tmp_path: Path, monkeypatch: pytest.Mo
     asked: list[tuple[int, torch.device]] = []
     found = (("qkv",), "qkv: twice as fast")
     monkeypatch.setattr(measure, "pick_products", lambda _, *given: asked.append(given) or found)
-    given = {**TINY, "dataset": str(corpus), "out_dir": str(tmp_path / "out"), "max_iters": 1, "eval_iters": 1}
     for fp8, said in ((False, None), (True, "qkv: twice as fast")):
-        listener = Recorder()
-        train(Asked(given={**given, "fp8": fp8, "overwrite": True}, files=("config.py",)), listener=listener)
+        _, listener = run(corpus, tmp_path / "out", max_iters=1, eval_iters=1, fp8=fp8, overwrite=True)
         first = json.loads((tmp_path / "out" / LEDGER_FILE).read_text().splitlines()[0])
         assert first["choices"].get("fp8") == said
         assert listener.all("started")[0].choices.get("fp8") == said
@@ -273,17 +271,15 @@ def test_a_card_that_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_run_without_a_card_is_refused_before_anything_is_written(corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "fp8": True}
     with pytest.raises(ConfigError, match=r"fp8=True needs a card that multiplies in 8 bits .*, and cpu does not"):
-        train(Asked(given=given, files=("config.py",)), listener=Recorder())
+        run(corpus, out, fp8=True)
     assert not (out / LEDGER_FILE).exists()
 
 
 def test_who_goes_on_without_a_card_goes_on_without_them(corpus: Path, tmp_path: Path) -> None:
     """What a machine supports is not a setting of a run."""
     out = tmp_path / "out"
-    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "max_iters": 1, "eval_iters": 1}
-    train(Asked(given=given, files=("config.py",)), listener=Recorder())
+    run(corpus, out, max_iters=1, eval_iters=1)
     saved = find_saved(out, Recorder())
     of_a_card = replace(saved, config={**saved.config, "device": "cuda:0", "fp8": True})
     assert "fp8" not in settings_of(of_a_card, Asked(given={}), find_machine("cpu"))

@@ -64,7 +64,6 @@ def test_the_way_back_is_its_twin_s(
     d_y, d_past = draw(*size, dtype=dtype), draw(*size, dtype=dtype)
     leaf = x.float().clone().requires_grad_()
     norm.plain(leaf).backward(d_y.float())
-    assert leaf.grad is not None
     y, factor = norm.forward(x)
     x.zero_()
     given = d_past.clone() if past else None

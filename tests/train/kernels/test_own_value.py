@@ -25,8 +25,6 @@ def test_it_is_its_twin_and_so_is_the_way_back(
     exact = plain_without_own(*leaves)
     exact.backward(d_rows.float())
     d_out, d_packed, slope = (each.grad for each in leaves)
-    assert d_out is not None
-    assert d_packed is not None
     assert slope is not None
     assert error(without_own(out, packed, share), exact) < LIMITS[dtype]
     before = out.clone(), packed.clone()

@@ -72,7 +72,6 @@ def test_the_way_back_from_shifted_keys_with_more_for_the_values_and_in_8_bits(
     d_out, d_values = draw(BATCH, LENGTH, 3, heads, head), draw(BATCH * LENGTH, heads * head)
     q, k, v = plain_qk_norm_rope(leaf, BATCH, heads, angles, normed=True).view_as(d_out).unbind(2)
     torch.stack((q, shift_keys(k), v), 2).backward(d_out)
-    assert leaf.grad is not None
     leaf.grad[:, 2 * heads * head :] += d_values
     factors = qk_norm_rope(packed, BATCH, heads, angles, normed=True)
     d8 = torch.empty_like(packed, dtype=FP8_GRADIENT)

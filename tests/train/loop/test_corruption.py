@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +14,25 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from nanopace.config import Asked, TrainConfig
+from nanopace.config import TrainConfig
 from nanopace.errors import ConfigError, InputError, UsageError
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import MODEL, newest_intact
-from nanopace.train.listener import Outcome
 from nanopace.train.loop import corruption
 from nanopace.train.loop.batches import Batches
 from nanopace.train.loop.corruption import CorruptionWatch, _compared
 from nanopace.train.loop.loop import Loop
 from nanopace.train.loop.passes import PlainPasses
 from nanopace.train.models.gpt2 import GPT
-from nanopace.train.run import train
 
-from ..conftest import TINY, Recorder
+from ..conftest import TINY
+from ..runs import events, resume, run
 
 WEIGHT = "transformer.h.1.mlp.c_fc.weight"
 Fault = Callable[[Loop], None]
 
 
-def start(corpus: Path, out: Path, **knobs: Value) -> tuple[Outcome, Recorder]:
-    listener = Recorder()
-    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "check_every": 4, "save_interval": 5, **knobs}
-    return train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic()), listener
+start = partial(run, base={**TINY, "check_every": 4, "save_interval": 5})
 
 
 def flip(tensor: Tensor, bit: int = 3, at: int = 17) -> None:
@@ -60,8 +57,7 @@ def evidence(out: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def end_of(out: Path) -> tuple[str, list[str]]:
-    events = [json.loads(line) for line in (out / "ledger.jsonl").read_text().splitlines()]
-    return events[-1]["reason"], [each["text"] for each in events if each["event"] == "note"]
+    return events(out)[-1]["reason"], [each["text"] for each in events(out, "note")]
 
 
 def parameter(loop: Loop, name: str = WEIGHT) -> Tensor:
@@ -114,42 +110,40 @@ def test_a_flipped_bit_at_rest_stops_the_run(
     assert reason == "corrupted"
     assert notes[-1] == said
     saved, refused = newest_intact(tmp_path / "out")
-    assert saved is not None
     assert saved.step == 5
     assert not refused
 
 
-def test_a_flip_just_before_a_save_is_not_saved(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = Loop._between_steps
+@pytest.mark.parametrize(
+    ("before", "step", "knobs", "saved_step"),
+    [
+        ("_between_steps", 10, {}, 5),
+        # a best checkpoint is saved after its evaluation, and only because of it
+        ("_evaluate", 10, {"always_save_checkpoint": False, "check_every": 40}, 5),
+        ("_end", 21, {}, 20),
+    ],
+)
+def test_a_flip_just_before_a_save_is_not_saved(
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    before: str,
+    step: int,
+    knobs: dict[str, Value],
+    saved_step: int,
+) -> None:
+    plain = getattr(Loop, before)
 
-    def between(loop: Loop) -> None:
-        if loop.iteration == 10:
-            flip(parameter(loop))
-        plain(loop)
-
-    monkeypatch.setattr(Loop, "_between_steps", between)
-    with pytest.raises(UsageError, match="step 10: "):
-        start(corpus, tmp_path / "out")
-    saved, _ = newest_intact(tmp_path / "out")
-    assert saved is not None
-    assert saved.step == 5
-
-
-def test_nor_is_one_before_a_best_checkpoint(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which is saved after its evaluation, and only because of it."""
-    plain = Loop._evaluate
-
-    def evaluate(loop: Loop, step: int) -> None:
-        if step == 10:
+    def flipped(loop: Loop, *given: int) -> None:
+        if loop.iteration == step:
             flip(parameter(loop), 0)
-        plain(loop, step)
+        plain(loop, *given)
 
-    monkeypatch.setattr(Loop, "_evaluate", evaluate)
-    with pytest.raises(UsageError, match="step 10: "):
-        start(corpus, tmp_path / "out", always_save_checkpoint=False, check_every=40)
+    monkeypatch.setattr(Loop, before, flipped)
+    with pytest.raises(UsageError, match=f"step {step}: .* changed between two updates"):
+        start(corpus, tmp_path / "out", **knobs)
     saved, _ = newest_intact(tmp_path / "out")
-    assert saved is not None
-    assert saved.step == 5
+    assert saved.step == saved_step
 
 
 def test_nor_is_one_before_the_data_is_gone(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +161,6 @@ def test_nor_is_one_before_the_data_is_gone(corpus: Path, tmp_path: Path, monkey
     with pytest.raises(UsageError, match="step 8: "):
         start(corpus, tmp_path / "out", check_every=40)
     saved, _ = newest_intact(tmp_path / "out")
-    assert saved is not None
     assert saved.step == 5
 
 
@@ -178,18 +171,6 @@ def test_the_first_step_counts(corpus: Path, tmp_path: Path, monkeypatch: pytest
     with pytest.raises(UsageError, match="step 7: "):
         start(corpus, tmp_path / "out", check_every=40)
     assert abs(evidence(tmp_path / "out")[1]["differences"][0]["change"]) == 1 << 3
-
-
-def test_so_is_one_after_the_last_step(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = Loop._end
-
-    def end(loop: Loop) -> None:
-        flip(parameter(loop))
-        plain(loop)
-
-    monkeypatch.setattr(Loop, "_end", end)
-    with pytest.raises(UsageError, match=r"step 21: .* changed between two updates"):
-        start(corpus, tmp_path / "out")
 
 
 def faulty_passes(monkeypatch: pytest.MonkeyPatch, call: int, fault: Callable[[PlainPasses], None]) -> None:
@@ -276,8 +257,7 @@ def test_a_check_before_a_save_is_no_logging(corpus: Path, tmp_path: Path, monke
 
     monkeypatch.setattr(CorruptionWatch, "before_update", slowly)
     start(corpus, tmp_path / "out", check_every=40, max_iters=5)
-    events = [json.loads(line) for line in (tmp_path / "out" / "ledger.jsonl").read_text().splitlines()]
-    spans = [each for each in events if each["event"] == "span"]
+    spans = events(tmp_path / "out", "span")
     spent = {phase: sum(each["ms"] for each in spans if each["phase"] == phase) for phase in ("other", "logging")}
     assert spent["other"] >= 200 > spent["logging"]
 
@@ -301,7 +281,6 @@ def test_what_cannot_be_said_of_a_difference(corpus: Path, tmp_path: Path, monke
     def fault(passes: PlainPasses) -> None:
         assert isinstance(passes._loss, GPT)
         gradient = dict(passes._loss.named_parameters())[WEIGHT].grad
-        assert gradient is not None
         gradient[0, 0] = float("nan")
 
     def full(*_: object) -> None:
@@ -347,8 +326,7 @@ def test_a_run_goes_on_from_what_was_good(corpus: Path, tmp_path: Path) -> None:
         with pytest.raises(UsageError):
             start(corpus, tmp_path / "out")
     start(corpus, tmp_path / "whole")
-    resuming: dict[str, Value] = {"init_from": "resume", "out_dir": str(tmp_path / "out"), "device": "cpu"}
-    train(Asked(given=resuming), listener=Recorder(), started=time.monotonic())
+    resume(tmp_path / "out", device="cpu")
     last = f"checkpoints/step-00000021/{MODEL}"
     assert (tmp_path / "out" / last).read_bytes() == (tmp_path / "whole" / last).read_bytes()
 

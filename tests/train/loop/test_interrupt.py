@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -17,8 +16,10 @@ from nanopace.train.checkpoint.layout import newest_intact
 from nanopace.train.loop.interrupt import ECHO_S, Interrupt
 
 from ...cli.conftest import unmeasured
+from .. import processes
 from ..conftest import TINY, write_corpus
 from ..fork_server import Popen
+from ..runs import events
 
 posix = pytest.mark.skipif(not hasattr(signal, "SIGTSTP"), reason="no Ctrl-Z here")
 
@@ -116,29 +117,15 @@ def test_who_ignores_ctrl_z_goes_on_ignoring_it() -> None:
 
 def command(room: Path, **knobs: Value) -> list[str]:
     """An endless training run."""
-    corpus = write_corpus(room / "corpus")
-    given = {
-        **TINY,
-        "dataset": str(corpus),
-        "out_dir": str(room / "out"),
-        "max_iters": 10**6,
-        "log_interval": 1,
-        **knobs,
-    }
-    flags = [f"--{name}={value}" for name, value in given.items()]
-    return [sys.executable, "-u", "-m", "nanopace", "train", *flags, "--no-report"]  # as its last word
+    endless = {**TINY, "max_iters": 10**6, "log_interval": 1}
+    words = processes.command(room / "out", write_corpus(room / "corpus"), endless, **knobs)
+    return [sys.executable, "-u", "-m", "nanopace", *words]
 
 
 @contextmanager
 def training(room: Path, *before: str, **knobs: Value) -> Iterator[subprocess.Popen[str]]:
     """`before` is a command that starts it as a new process."""
-    process = (subprocess.Popen if before else Popen)(
-        [*before, *command(room, **knobs)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**unmeasured(), "OMP_NUM_THREADS": "1"},
-    )
+    process = processes.listened([*before, *command(room, **knobs)], subprocess.Popen if before else Popen)
     try:
         yield process
     finally:
@@ -170,27 +157,25 @@ def test_a_stopped_process_is_a_stall_of_its_own(tmp_path: Path, how: str) -> No
         for _ in range(2):  # a shell's fg sends more than one at times
             process.send_signal(signal.SIGCONT)
         slept_ms = (time.monotonic() - stopped) * 1000
-        events = [json.loads(line) for line in (tmp_path / "out" / "ledger.jsonl").read_text().splitlines()]
-        until(process, max(each["iteration"] for each in events if each["event"] == "step") + 20)
+        until(process, events(tmp_path / "out", "step")[-1]["iteration"] + 20)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
         assert process.returncode == 130
-    events = [json.loads(line) for line in (tmp_path / "out" / "ledger.jsonl").read_text().splitlines()]
-    stalls = [each for each in events if each["event"] == "stall"]
+    stalls = events(tmp_path / "out", "stall")
     assert {each["reason"] for each in stalls} == {"suspend"}
     assert 2990 <= sum(each["ms"] for each in stalls) < slept_ms + 2000  # a busy machine takes its time to wake it
-    assert all(each["ms"] < 1500 for each in events if each["event"] == "step")
-    assert events[-1]["wall_ms"] == pytest.approx(events[-1]["at_ms"], rel=0.02)
+    assert all(each["ms"] < 1500 for each in events(tmp_path / "out", "step"))
+    end = events(tmp_path / "out")[-1]
+    assert end["wall_ms"] == pytest.approx(end["at_ms"], rel=0.02)
 
 
 def assert_saved_where_it_stopped(room: Path) -> None:
     """An intact checkpoint of exactly the step after which it ended, and a ledger that says so."""
-    events = [json.loads(line) for line in (room / "out" / "ledger.jsonl").read_text().splitlines()]
-    assert (events[-1]["event"], events[-1]["reason"]) == ("end", "interrupted")
+    end = events(room / "out")[-1]
+    assert (end["event"], end["reason"]) == ("end", "interrupted")
     saved, refused = newest_intact(room / "out")
-    assert saved is not None
     assert not refused
-    assert saved.step == max(each["iteration"] for each in events if each["event"] == "step") + 1
+    assert saved.step == events(room / "out", "step")[-1]["iteration"] + 1
 
 
 @posix
@@ -235,7 +220,13 @@ def test_a_terminal_that_is_closed_costs_no_checkpoint(tmp_path: Path, terminal:
     environment = {**unmeasured(), "OMP_NUM_THREADS": "1", "TERM": terminal}
     words = command(tmp_path, eval_interval=10**6)
     process = Popen(
-        [sys.executable, "-u", "-c", LEADER, *words[words.index("train") : -1]],
+        [
+            sys.executable,
+            "-u",
+            "-c",
+            LEADER,
+            *(word for word in words[words.index("train") :] if word != "--no-report"),
+        ],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -16,19 +15,16 @@ from typing import Any
 import pytest
 
 from nanopace.cli.main import main
-from nanopace.config import Asked
 from nanopace.ledger import StepEvent
-from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import newest_intact
 from nanopace.train.loop.saves import _waited as waited
-from nanopace.train.run import train
 
 from ...cli.conftest import unmeasured
-from .. import fork_server
+from .. import fork_server, processes
 from ..checkpoint.test_disk import fill, small_disk  # noqa: F401
 from ..conftest import TINY, Recorder
-from ..fork_server import Popen
 from ..processes import LONGEST
+from ..runs import Acting, events, resume, run
 from .test_interrupt import until
 
 SLOW = """
@@ -50,9 +46,8 @@ sys.exit(main(sys.argv[2:]))
 
 @pytest.fixture
 def command(corpus: Path, small_disk: Path) -> list[str]:  # noqa: F811
-    given = {**TINY, "dataset": corpus, "out_dir": small_disk / "out", "max_iters": 14, "save_interval": 4}
-    flags = [f"--{name}={value}" for name, value in given.items()]
-    return [sys.executable, "-c", SLOW, str(small_disk / "ballast"), "train", *flags, "--no-report"]
+    words = processes.command(small_disk / "out", corpus, TINY, max_iters=14, save_interval=4)
+    return [sys.executable, "-c", SLOW, str(small_disk / "ballast"), *words]
 
 
 def test_a_wait_lasts_as_long_as_nobody_asks_otherwise() -> None:
@@ -76,20 +71,16 @@ def hastily(command: list[str]) -> list[str]:
 
 
 def ended(out: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / "ledger.jsonl").read_text().splitlines()[-1])
-    return found
+    return events(out)[-1]
+
+
+INTERVALS = ("max_iters", "save_interval", "eval_interval")
 
 
 @contextmanager
 def endless(command: list[str]) -> Iterator[subprocess.Popen[str]]:
     """A run that continues until it is interrupted."""
-    with Popen(
-        [*command, "--max_iters=1000000", "--save_interval=1000000", "--eval_interval=1000000"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**unmeasured(), "OMP_NUM_THREADS": "1"},
-    ) as process:
+    with processes.listened([*command, *(f"--{each}=1000000" for each in INTERVALS)]) as process:
         try:
             yield process
         finally:
@@ -121,11 +112,8 @@ def test_it_is_saved_elsewhere(command: list[str], small_disk: Path, tmp_path: P
     assert last.startswith(f"trained 15 steps; step 15 is not in {small_disk / 'out'} (")
     assert f"but saved as {rescue}/checkpoints/step-00000015" in last
     saved, refused = newest_intact(rescue)
-    assert saved is not None
     assert (saved.step, refused) == (15, [])
-    told = Recorder()
-    given: dict[str, Value] = {"init_from": "resume", "out_dir": str(rescue), "max_iters": 16}
-    train(Asked(given=given), listener=told, started=time.monotonic())
+    _, told = resume(rescue, max_iters=16)
     assert list(told.losses) == [15, 16]
     assert newest_intact(small_disk / "out")[0].step == 12  # type: ignore[union-attr]
 
@@ -159,17 +147,12 @@ def test_one_more_ctrl_c_ends_the_attempts(command: list[str]) -> None:
     assert "nothing was saved" in said
 
 
-class Mended(Recorder):
+class Mended(Acting):
     """The disk is full from step 12 on, and has room again once the last save has failed."""
 
     def __init__(self, ballast: Path) -> None:
-        super().__init__()
+        super().__init__(12, lambda: fill(ballast))
         self._ballast = ballast
-
-    def step(self, event: StepEvent) -> None:
-        self.said.append(("step", event))
-        if event.iteration == 12:
-            fill(self._ballast)
 
     def note(self, text: str) -> None:
         self.said.append(("note", text))
@@ -179,10 +162,7 @@ class Mended(Recorder):
 
 def test_a_disk_that_is_full_for_a_moment(corpus: Path, small_disk: Path) -> None:  # noqa: F811
     out = small_disk / "out"
-    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "max_iters": 14, "save_interval": 100}
-    outcome = train(
-        Asked(given=given, files=("c.py",)), listener=Mended(small_disk / "ballast"), started=time.monotonic()
-    )
+    outcome, _ = run(corpus, out, Mended(small_disk / "ballast"), max_iters=14, save_interval=100)
     assert (outcome.reason, outcome.failure) == ("finished", None)
     assert newest_intact(out)[0].step == 15  # type: ignore[union-attr]
     assert ended(out)["reason"] == "finished"
@@ -200,14 +180,11 @@ def test_the_ledger_tells_the_truth(corpus: Path, tmp_path: Path) -> None:
     """The checkpoints' folder is no longer a folder; the ledger can be written."""
     out = tmp_path / "out"
 
-    class InTheWay(Recorder):
-        def step(self, event: StepEvent) -> None:
-            if event.iteration == 5:
-                (out / "checkpoints").rename(out / "aside")
-                (out / "checkpoints").touch()
+    def get_in_the_way() -> None:
+        (out / "checkpoints").rename(out / "aside")
+        (out / "checkpoints").touch()
 
-    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "max_iters": 5, "save_interval": 100}
-    outcome = train(Asked(given=given, files=("c.py",)), listener=InTheWay(), started=time.monotonic())
+    outcome, _ = run(corpus, out, Acting(5, get_in_the_way), max_iters=5, save_interval=100)
     assert (outcome.reason, outcome.checkpoint) == ("error", None)
     end = ended(out)
     assert (end["event"], end["reason"]) == ("end", "error")
@@ -220,9 +197,7 @@ def test_two_runs_with_one_rescue_dir(corpus: Path, tmp_path: Path) -> None:
     """The second one touches nothing of the first."""
     for number in (1, 2):
         out = tmp_path / f"out-{number}"
-        listener = _blocked(out)
-        given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "max_iters": 2, "rescue_dir": str(tmp_path / "r")}
-        outcome = train(Asked(given=given, files=("c.py",)), listener=listener, started=time.monotonic())
+        outcome, _ = run(corpus, out, _blocked(out), max_iters=2, rescue_dir=str(tmp_path / "r"))
         place = tmp_path / "r" if number == 1 else tmp_path / "r" / "1"
         assert outcome.checkpoint == str(place / "checkpoints" / "step-00000003")
         assert outcome.reason == "finished"

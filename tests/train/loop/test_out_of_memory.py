@@ -19,7 +19,7 @@ from nanopace.train.loop.passes import PlainPasses
 from nanopace.train.models.gpt2 import GPT
 
 from ..conftest import TINY, Recorder
-from ..test_run import events, resume, run
+from ..runs import events, resume, run
 
 
 class Memory:
@@ -125,7 +125,6 @@ def test_what_fitted_is_remembered(corpus: Path, tmp_path: Path, monkeypatch: py
     assert memory.largest == 3
     assert len(events(tmp_path / "out", "micro_batch")) == 1  # of the first process: the second knew
     saved, _ = newest_intact(tmp_path / "out")
-    assert saved is not None
     assert saved.state["micro_batch"] == 3
     resume(tmp_path / "out", max_iters=9, batch_size=6, gradient_accumulation_steps=4)
     assert [each["batch_size"] for each in events(tmp_path / "out", "micro_batch")] == [3, 3]  # tried again

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -13,15 +12,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from nanopace.config import Asked, TrainConfig
+from nanopace.config import TrainConfig
 from nanopace.ledger import StepEvent
 from nanopace.train.loop.passes import PlainPasses
 from nanopace.train.models.gpt2 import GPT, ModelShape
 from nanopace.train.plan import device as device_module
 from nanopace.train.plan.device import autocast, pick_kernels
-from nanopace.train.run import train
 
-from ..conftest import TINY, Recorder
+from ..conftest import Recorder
+from ..runs import run
 
 SHAPE = ModelShape(n_layer=1, n_head=2, n_embd=16, vocab_size=50, block_size=8)
 CPU, CARD = torch.device("cpu"), torch.device("cuda", 0)
@@ -154,8 +153,6 @@ def test_everything_is_compiled_before_the_first_step(
     counters.clear()
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     told = Counting()
-    knobs = {**TINY, "compile": True, "max_iters": 2, "eval_interval": 1, "n_layer": 1, "dropout": 0.0}
-    given = {**knobs, "dataset": str(corpus), "out_dir": str(tmp_path / "out")}
-    train(Asked(given=given, files=("config.py",)), listener=told, started=time.monotonic())
+    run(corpus, tmp_path / "out", told, compile=True, max_iters=2, eval_interval=1, n_layer=1, dropout=0.0)
     torch.compiler.reset()
     assert told.all("taken apart") == [2, 2, 2]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ..test_run import events, resume, run
+from ..runs import events, resume, run
 
 
 def test_a_full_second_pass(corpus: Path, tmp_path: Path) -> None:

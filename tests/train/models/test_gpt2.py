@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import gelu
 
 from nanopace.hardware.flops import parameters
-from nanopace.train.models.gpt2 import GPT, KVCache, ModelShape
+from nanopace.train.models.gpt2 import GPT, ModelShape
 from nanopace.train.plan.origin import build_model
 
 from ..tiny import SHAPE, tiny_model, tiny_tokens
@@ -64,50 +64,6 @@ def test_the_head_is_the_table_of_tokens(fresh: GPT) -> None:
 
 
 @torch.no_grad()
-def test_no_token_sees_a_later_one() -> None:
-    model, tokens = tiny_model(), tiny_tokens()
-    changed = tokens.clone()
-    changed[:, 7] = (changed[:, 7] + 1) % SHAPE.vocab_size
-    before, after = model.logits(tokens), model.logits(changed)
-    assert torch.equal(before[:, :7], after[:, :7])
-    assert not torch.allclose(before[:, 7], after[:, 7])
-    assert not torch.allclose(before[:, 8:], after[:, 8:])  # but every later one sees it
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("pieces", [(12,), (1,) * 12, (5, 1, 1, 4, 1), (1, 11)])
-def test_a_cache_changes_nothing(pieces: tuple[int, ...]) -> None:
-    model, tokens = tiny_model(), tiny_tokens()
-    cache = KVCache(SHAPE, 3, torch.device("cpu"), torch.float32)
-    parts = [model.logits(piece, cache) for piece in tokens.split(pieces, dim=1)]
-    assert cache.length == 12
-    torch.testing.assert_close(torch.cat(parts, dim=1), model.logits(tokens), atol=1e-5, rtol=1e-5)
-
-
-@torch.no_grad()
-def test_the_next_logits_are_the_last_ones() -> None:
-    model, tokens = tiny_model(), tiny_tokens()
-    torch.testing.assert_close(model.next_logits(tokens), model.logits(tokens)[:, -1])
-
-
-def test_more_tokens_than_positions_is_a_mistake_of_the_caller() -> None:
-    with pytest.raises(AssertionError, match="position table"):
-        tiny_model().logits(torch.zeros(1, 13, dtype=torch.long))
-
-
-@torch.no_grad()
-def test_the_loss_is_the_cross_entropy_of_the_logits() -> None:
-    model, tokens = tiny_model(), tiny_tokens()
-    targets = tokens.roll(-1, 1)
-    by_hand = -torch.log_softmax(model.logits(tokens), -1).gather(-1, targets[..., None])[..., 0]
-    torch.testing.assert_close(model(tokens, targets), by_hand.mean())
-    torch.testing.assert_close(model.sequence_losses(tokens, targets), by_hand.mean(dim=1))
-    assert model.sequence_losses(tokens, targets).std() > 0.01  # so that one mean for all would not do
-    targets[:, 6:] = -1  # these do not count
-    torch.testing.assert_close(model(tokens, targets), by_hand[:, :6].mean())
-
-
-@torch.no_grad()
 def test_gelu_is_exact_unless_tanh_is_asked_for() -> None:
     exact, approximate = tiny_model().transformer["h"][0].mlp, tiny_model(replace(SHAPE, activation="gelu_tanh"))
     approximate = approximate.transformer["h"][0].mlp
@@ -116,13 +72,6 @@ def test_gelu_is_exact_unless_tanh_is_asked_for() -> None:
     torch.testing.assert_close(exact(x), exact.c_proj(inner * 0.5 * (1 + torch.erf(inner / math.sqrt(2)))))
     torch.testing.assert_close(approximate(x), exact.c_proj(gelu(inner, approximate="tanh")))
     assert not torch.equal(exact(x), approximate(x))
-
-
-def test_dropout_is_for_training_alone() -> None:
-    model, tokens = tiny_model(replace(SHAPE, dropout=0.5)), tiny_tokens()
-    assert torch.equal(model.logits(tokens), model.logits(tokens))
-    model.train()
-    assert not torch.equal(model.logits(tokens), model.logits(tokens))
 
 
 def test_a_model_drawn_piece_by_piece_is_the_same_model() -> None:

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from nanopace.config import Asked
 from nanopace.errors import ConfigError, InputError
 from nanopace.knob_values import INGREDIENTS
-from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import CHECKPOINTS, checkpoint_directories, checksum_of, read_state, verified
 from nanopace.train.formats.convert import convert, open_pretrained
 from nanopace.train.models.fast import FastGPT
 from nanopace.train.models.generate import generate
-from nanopace.train.run import train
 
-from ..conftest import TINY, Recorder
-from ..test_run import resume
+from .. import runs
+from ..runs import resume
 from .recipe_runs import run
 
 
@@ -62,20 +59,12 @@ def test_its_weights_travel_but_not_to_gpt2(trained: Path, shared_corpus: Path, 
 
 
 def test_a_new_run_begins_with_its_weights(trained: Path, shared_corpus: Path, tmp_path: Path) -> None:
-    given: dict[str, Value] = {**TINY, "dataset": str(shared_corpus), "init_from": str(trained), "max_iters": 2}
-    listener = Recorder()
-    train(
-        Asked(given={**given, "out_dir": str(tmp_path / "out")}, files=("config.py",)),
-        listener=listener,
-        started=time.monotonic(),
-    )
+    start = partial(runs.run, shared_corpus, init_from=str(trained), max_iters=2)
+    _, listener = start(tmp_path / "out")
     assert verified(checkpoint_directories(tmp_path / "out")[0]).shape.recipe == "fast"
     assert listener.losses[0] < 4.0  # a fresh model has 5.6
     with pytest.raises(ConfigError, match=r"recipe is fast in .* and cannot be gpt2"):
-        train(
-            Asked(given={**given, "recipe": "gpt2", "out_dir": str(tmp_path / "b")}, files=("config.py",)),
-            listener=listener,
-        )
+        start(tmp_path / "b", recipe="gpt2")
 
 
 def test_files_of_two_recipes_are_no_checkpoint(trained: Path) -> None:

@@ -18,7 +18,7 @@ from nanopace.train.models.fast import FastGPT
 from nanopace.train.models.recipes import HEAD_RATE, TABLE_RATE, new_model
 from nanopace.train.optim.optimizer import make_optimizer, optimizer_tensors, set_learning_rate, state_shapes
 
-from ..test_run import Stopping, resume
+from ..runs import Stopping, resume
 from .recipe_runs import SHAPE, run
 
 

@@ -17,6 +17,7 @@ from nanopace.train.plan.origin import find_saved
 from nanopace.train.run import train
 
 from ..conftest import TINY, Recorder
+from ..runs import resume, run
 
 CPU = Machine(torch.device("cpu"), "")
 CARD = Machine(torch.device("cuda", 0), "", card=find_card("4070"))
@@ -41,7 +42,6 @@ def test_a_card_is_taken_where_there_is_one() -> None:
     machine = find_machine(None)
     assert machine.device == torch.device("cuda", 0)
     assert machine.reason == "found NVIDIA GeForce RTX 4070"
-    assert machine.card is not None
     assert machine.peak_flops("bfloat16") == machine.card.bf16_tflops * 1e12  # type: ignore[operator]
     assert (machine.memory_gb, machine.sms, machine.uuid) == (12, 46, "GPU-1")
     assert find_machine("cuda:1").device == torch.device("cuda", 1)
@@ -131,9 +131,8 @@ def test_an_older_torch_cannot_tell_what_the_cpu_has(monkeypatch: pytest.MonkeyP
 
 def test_half_precision_on_a_cpu_is_made_single_and_said(corpus: Path, tmp_path: Path) -> None:
     """nanoGPT does this silently; in float16, a step of Shakespeare would take seconds."""
-    listener, out = Recorder(), tmp_path / "out"
-    given = {**TINY, "dtype": "float16", "max_iters": 1, "dataset": str(corpus), "out_dir": str(out)}
-    train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic())
+    out = tmp_path / "out"
+    _, listener = run(corpus, out, dtype="float16", max_iters=1)
     [intro] = listener.all("started")
     assert intro.choices["dtype"].startswith("float32: instead of float16, as in nanoGPT")
     assert find_saved(out, listener).config["dtype"] == "float32"
@@ -149,8 +148,7 @@ def test_what_was_chosen_stays(corpus: Path, tmp_path: Path, monkeypatch: pytest
         train(Asked(given=given, auto=True), listener=Recorder(), started=time.monotonic())
         monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
         for stop in stops[1:]:
-            more: dict[str, Value] = {"init_from": "resume", "out_dir": str(out), "max_iters": stop}
-            train(Asked(given=more), listener=Recorder(), started=time.monotonic())
+            resume(out, max_iters=stop)
         saved = find_saved(out, Recorder())
         assert saved.config["dtype"] == "bfloat16"
         weights[stops] = saved.weights()

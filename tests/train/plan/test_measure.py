@@ -84,7 +84,7 @@ def test_products_in_8_bits_by_rule() -> None:
 
 
 def test_a_run_uses_deterministic_algorithms_in_its_passes_alone(corpus: Path, tmp_path: Path) -> None:
-    from ..test_run import run
+    from ..runs import run
 
     seen = list[bool]()
     plain = torch.nn.functional.cross_entropy

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 
@@ -14,14 +14,15 @@ from nanopace.config import KNOBS
 from nanopace.errors import UsageError
 from nanopace.literals import Value
 from nanopace.tune.ablate.trials import Tried
-from nanopace.tune.ablate.variants import Effects, Variants, conclude_variants, make_variants
+from nanopace.tune.ablate.variants import Variants, conclude_variants, make_variants
 from nanopace.tune.ablate.variants_view import page, write
 from nanopace.tune.shapley import Players
 from nanopace.tune.student import student
 from nanopace.tune.trial import Outcome
 from nanopace.views.json import object_json
-from nanopace.views.terminal.writer import TerminalWriter
 from nanopace.wording.catalog import words
+
+from .. import printing
 
 A: dict[str, Value] = {"recipe": "fast", "learning_rate": 2e-3, "n_head": 12, "batch_size": 32, "out_dir": "mine"}
 
@@ -39,12 +40,7 @@ def worked(rate: float = 1000.0, loss: float | None = None) -> Outcome:
     return Outcome(failure=None, seconds=1.0, tokens_per_second=rate, loss=loss)
 
 
-def printed(found: Effects, language: str = "en") -> str:
-    out = io.StringIO()
-    writer = TerminalWriter(out, 80, False)
-    write(found, words(language), writer)
-    writer.finish()
-    return out.getvalue()
+printed = partial(printing.printed, write)
 
 
 def test_every_change_is_run_by_itself_with_the_seeds_of_a() -> None:
@@ -102,15 +98,12 @@ def test_losses_are_compared_between_equal_seeds() -> None:
 
     found = conclude_variants(plan, results(plan, outcome))
     low, high = found.effects
-    assert low.loss is not None
-    assert high.loss is not None
     assert found.loss == pytest.approx(4.001)
     assert low.loss.value == pytest.approx(-0.1 + 0.002 - 0.001)
     assert high.loss.value == pytest.approx(0.2 - 0.001 - 0.001)
     assert low.loss.error == high.loss.error
     assert low.loss.error == pytest.approx(student(0.975, 4) * _rest_of(rest) * math.sqrt(2 / 3))
     assert low.loss.shows
-    assert low.speed is not None
     assert low.speed.error == pytest.approx(0, abs=1e-12)
 
 

@@ -30,8 +30,6 @@ def reason(found: Recommendation) -> str | None:
 def test_it_is_a_share_of_nanogpts_time() -> None:
     """On an H200, where it was measured: our own gpt2 does not enter."""
     found = recommend(find_card("H200"), GPT2)
-    assert found.nanogpt_tokens_per_s is not None
-    assert found.fast_seconds is not None
     theirs = found.nanogpt_tokens_per_s.time_of(found.tokens)
     assert found.fast_seconds.low == pytest.approx(theirs.low / 5.7)
     assert found.fast_seconds.expected == pytest.approx(theirs.expected / 5.0, rel=0.01)
@@ -43,15 +41,11 @@ def test_what_was_measured_is_in_the_range(tokens: int, measured_s: float) -> No
     """Both comparisons in docs/recipes.md and docs/experiments/recipes.md, by nanoGPT's tokens: the steps, and in the
     shorter one the first update, which compiles."""
     found = recommend(find_card("H200"), GPT2, tokens=tokens).fast_seconds
-    assert found is not None
     assert found.low < measured_s < found.high
 
 
 def test_elsewhere_our_kernels_may_gain_nothing() -> None:
     found = recommend(find_card("4070"), GPT2)
-    assert found.tokens_per_s is not None
-    assert found.nanogpt_tokens_per_s is not None
-    assert found.fast_seconds is not None
     gain = found.tokens_per_s.expected / found.nanogpt_tokens_per_s.expected
     assert gain > 1.05
     theirs = found.nanogpt_tokens_per_s.time_of(found.tokens)
@@ -106,7 +100,6 @@ def test_where_there_is_a_figure_it_fits(card: Card) -> None:
     found = recommend(card, GPT2)
     if found.fast_seconds is None:
         return
-    assert found.seconds is not None
     assert found.fast_seconds.low < found.fast_seconds.expected < found.fast_seconds.high < found.seconds.high
-    peak = fused_peak_bytes(*GPT2.size, found.batch_size, recipe="fast", fp8=True)
+    peak = fused_peak_bytes(GPT2.size, found.batch_size, recipe="fast", fp8=True)
     assert peak <= usable_bytes(card.memory_gb)

@@ -134,11 +134,9 @@ def test_the_smallest_fast_micro_batch_and_the_same_tokens(tmp_path: Path, monke
         ("gradient_accumulation_steps", 32, 2),
     ]
     assert all(TrainConfig(**ran).tokens_per_iteration == 64 * 64 for ran in machine.ran)  # type: ignore[arg-type]
-    assert found.gain is not None
     assert found.gain.error is not None
     assert found.gain.value == pytest.approx(math.log((2 + 5) / (4 / 32 + 5)), abs=0.01)
     assert found.gain.shows
-    assert found.cost is not None
     assert found.cost.fixed_ms == pytest.approx(4.0, rel=0.2)
     assert found.cost.marginal_ms == pytest.approx(5.0, rel=0.02)
     (knob,) = found.knobs
@@ -229,7 +227,6 @@ def test_a_knob_is_kept_where_it_gains_more_than_trials_waver(tmp_path: Path, mo
     found = tuned(faster, tmp_path / "a", monkeypatch, {**GIVEN, "compile": False})
     assert found.knobs[0].verdict == "kept"
     assert found.settings["compile"] is True
-    assert found.gain is not None
     assert math.exp(found.gain.value) == pytest.approx(1 / 0.8, rel=0.02)
     wavering = Simulated(lambda config: plain(config) * (0.99 if config.compile else 1.0), noise=0.1)
     found = tuned(wavering, tmp_path / "b", monkeypatch, {**GIVEN, "compile": False})
@@ -291,7 +288,6 @@ def test_no_trial_is_begun_that_would_not_end_in_time(
     assert len(found.trials) >= 2
     if budget_s >= 40:
         assert found.complete
-        assert found.gain is not None
         assert found.gain.shows
 
 

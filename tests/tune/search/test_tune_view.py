@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from dataclasses import replace
 
@@ -16,9 +15,9 @@ from nanopace.tune.search.tune import Change, Tuned
 from nanopace.tune.search.tune_view import config_text, write
 from nanopace.tune.shapley import Share
 from nanopace.tune.trial import Outcome
-from nanopace.views.terminal.writer import TerminalWriter
-from nanopace.wording.catalog import words
 from nanopace.wording.numbers import LANGUAGES
+
+from ..printing import printed
 
 FASTER = Share("after", math.log(1.5), 0.1)
 FOUND = Tuned(
@@ -57,16 +56,8 @@ FOUND = Tuned(
 )
 
 
-def said(found: Tuned, lang: str = "en") -> str:
-    out = io.StringIO()
-    writer = TerminalWriter(out, 80, False)
-    write(found, words(lang), writer)
-    writer.finish()
-    return out.getvalue()
-
-
 def flat(found: Tuned) -> str:
-    return " ".join(said(found).replace("\u00a0", " ").split())
+    return " ".join(printed(write, found).replace("\u00a0", " ").split())
 
 
 def test_everything_that_was_found_is_said() -> None:
@@ -95,7 +86,7 @@ def test_everything_that_was_found_is_said() -> None:
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_it_fits_into_eighty_columns(lang: str) -> None:
-    assert max(map(len, said(FOUND, lang).splitlines())) <= 80
+    assert max(map(len, printed(write, FOUND, lang).splitlines())) <= 80
 
 
 def test_what_is_not_known_is_not_said() -> None:

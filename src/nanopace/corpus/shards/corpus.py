@@ -6,12 +6,11 @@ import hashlib
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from nanopace.corpus.shards.fingerprint import FileFingerprint
 from nanopace.corpus.shards.llmc_shards import has_header, headed_shard
 from nanopace.corpus.shards.manifest import (
     MANIFEST,
@@ -54,7 +53,7 @@ class Corpus:
         """A hash that identifies the data: from names, sizes, and hashes or samples of the contents."""
         digest = hashlib.sha256()
         for split in (self.train, self.val):
-            for shard, fingerprint in zip(split.shards, split.fingerprints, strict=True):
+            for shard, fingerprint in split.files:
                 digest.update(f"{shard.path.name}\0{shard.tokens}\0{shard.dtype}\0".encode())
                 digest.update(shard.sha256.encode() if shard.sha256 else fingerprint.sample)
             digest.update(b"\1")
@@ -63,21 +62,18 @@ class Corpus:
     @property
     def hashes(self) -> dict[str, str]:
         """The known hashes of files that no manifest lists, if they have been read completely."""
-        unlisted = (each for each in self._files() if each[0].sha256 is None)
-        return {shard.path.name: fingerprint.known for shard, fingerprint in unlisted if fingerprint.known is not None}
+        files = (*self.train.files, *self.val.files)
+        known = {shard.path.name: fingerprint.known for shard, fingerprint in files if shard.sha256 is None}
+        return {name: sha256 for name, sha256 in known.items() if sha256 is not None}
 
     def expect(self, hashes: Mapping[str, str]) -> None:
         """Require the files that an earlier process has read. Small splits are verified now, large ones in training."""
-        for shard, fingerprint in self._files():
+        for shard, fingerprint in (*self.train.files, *self.val.files):
             if shard.path.name in hashes:
                 fingerprint.expect(hashes[shard.path.name])
         for split in (self.train, self.val):
             if split.is_small:
                 split.verify(lambda: False)
-
-    def _files(self) -> Iterator[tuple[Shard, FileFingerprint]]:
-        for split in (self.train, self.val):
-            yield from zip(split.shards, split.fingerprints, strict=True)
 
     def check(self, vocab_size: int, block_size: int) -> None:
         """Check everything that could otherwise stop a training after it has started."""

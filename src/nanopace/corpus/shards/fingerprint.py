@@ -41,7 +41,7 @@ class FileFingerprint:
 
     def __init__(self, path: Path, sha256: str | None) -> None:
         self._path, self._listed = path, sha256
-        self._known = sha256  # the hash that the file must have, once known
+        self.known = sha256  # the hash that the file must have, once known: to be read without waiting for a verify
         self._look: _Look | None = None
         self._sample: bytes | None = None
         self._verified = False
@@ -60,15 +60,10 @@ class FileFingerprint:
             assert self._sample is not None
             return self._sample
 
-    @property
-    def known(self) -> str | None:
-        """The hash that the file must have, if known. Reading this never waits for a thread that verifies the file."""
-        return self._known
-
     def expect(self, sha256: str) -> None:
         """Set the hash it had when an earlier process trained on it. A hash in the manifest takes precedence."""
         with self._turn:
-            self._known = self._listed or sha256
+            self.known = self._listed or sha256
 
     def check(self, found: os.stat_result) -> None:
         """Raise an error if the file has changed. `found` is its state just before or after a read."""
@@ -95,10 +90,10 @@ class FileFingerprint:
                     "with nanopace prepare --restart",
                     path=self._path,
                 )
-            if self._known is not None and digest != self._known:
+            if self.known is not None and digest != self.known:
                 raise self._changed()
             if _Look.of(self._path.stat()) == self._look:  # otherwise, the next read compares it with its old state
-                self._known, self._verified = digest, True
+                self.known, self._verified = digest, True
 
     def _changed(self) -> InputError:
         return InputError(
@@ -120,8 +115,8 @@ class FileFingerprint:
         look = _Look.of(self._path.stat())
         if look.bytes != self._look.bytes:
             return False
-        if self._known is not None:
-            same = self._digest(lambda: False) == self._known
+        if self.known is not None:
+            same = self._digest(lambda: False) == self.known
         else:
             same = sample_of(self._path) == self._sample
         if same:

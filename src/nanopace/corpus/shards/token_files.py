@@ -54,7 +54,7 @@ class Split:
         self.shards = tuple(shards)
         self.first = np.cumsum([0, *(shard.tokens for shard in self.shards)])  # where each shard begins; the end
         self.tokens = int(self.first[-1])
-        self.fingerprints = tuple(FileFingerprint(shard.path, shard.sha256) for shard in self.shards)
+        self.files = tuple((shard, FileFingerprint(shard.path, shard.sha256)) for shard in self.shards)
         self.is_small = self.bytes <= _SMALL
         self.verifies = verify or self.is_small
         self.vocab_size: int | None = None  # once known: all ids returned are below it
@@ -65,12 +65,12 @@ class Split:
 
     def take_fingerprints(self) -> None:
         """Remember the state of the files: they must not change from now on."""
-        for fingerprint in self.fingerprints:
+        for _, fingerprint in self.files:
             fingerprint.take()
 
     def verify(self, stop: Callable[[], bool], part: tuple[int, int] = (0, 1)) -> None:
         """Compare all shards, or every n-th, with their hashes until `stop` returns True. A gigabyte takes a second."""
-        for shard, fingerprint in list(zip(self.shards, self.fingerprints, strict=True))[part[0] :: part[1]]:
+        for shard, fingerprint in self.files[part[0] :: part[1]]:
             with _named(shard.path):
                 fingerprint.verify(stop)
             if stop():
@@ -82,13 +82,14 @@ class Split:
         assert (starts + length <= self.first[shards + 1]).all(), "a window lies in one shard"
         begins = starts - self.first[shards]
         wanted: dict[int, list[tuple[npt.NDArray[Any], int]]] = {}
-        for row, shard, begin in zip(out, shards.tolist(), begins.tolist(), strict=True):
-            wanted.setdefault(shard, []).append((row, begin))
+        for row, number, begin in zip(out, shards.tolist(), begins.tolist(), strict=True):
+            wanted.setdefault(number, []).append((row, begin))
         for number, rows in wanted.items():
-            with _named(self.shards[number].path):
+            shard, fingerprint = self.files[number]
+            with _named(shard.path):
                 if self.verifies:
-                    self.fingerprints[number].verify()
-                self._read(number, rows, length)
+                    fingerprint.verify()
+                _read(shard, fingerprint, rows, length)
         if self.vocab_size is not None and len(out) and (largest := int(out[:, :length].max())) >= self.vocab_size:
             raise InputError(
                 "{path}: contains the id {id}, but the vocabulary ends at {last}: its manifest is wrong; recreate "
@@ -98,19 +99,22 @@ class Split:
                 last=self.vocab_size - 1,
             )
 
-    def _read(self, number: int, rows: Iterable[tuple[npt.NDArray[Any], int]], length: int) -> None:
-        shard, fingerprint = self.shards[number], self.fingerprints[number]
-        tokens = np.empty(length, dtype=np.dtype(shard.dtype).newbyteorder("<"))
-        view: Any = tokens.view(np.uint8)  # before Python 3.12, numpy's types do not say that it is a buffer
-        with open(shard.path, "rb", buffering=0) as file:
-            fingerprint.check(os.fstat(file.fileno()))
-            for row, begin in rows:
-                file.seek(shard.offset + begin * tokens.itemsize)
-                if file.readinto(view) != len(view):
-                    fingerprint.check(os.fstat(file.fileno()))
-                    raise _cut(shard.path)
-                row[:length] = tokens
-            fingerprint.check(os.fstat(file.fileno()))
+
+def _read(
+    shard: Shard, fingerprint: FileFingerprint, rows: Iterable[tuple[npt.NDArray[Any], int]], length: int
+) -> None:
+    """Read a window into each row, from its position in the shard."""
+    tokens = np.empty(length, dtype=np.dtype(shard.dtype).newbyteorder("<"))
+    view: Any = tokens.view(np.uint8)  # before Python 3.12, numpy's types do not say that it is a buffer
+    with open(shard.path, "rb", buffering=0) as file:
+        fingerprint.check(os.fstat(file.fileno()))
+        for row, begin in rows:
+            file.seek(shard.offset + begin * tokens.itemsize)
+            if file.readinto(view) != len(view):
+                fingerprint.check(os.fstat(file.fileno()))
+                raise _cut(shard.path)
+            row[:length] = tokens
+        fingerprint.check(os.fstat(file.fileno()))
 
 
 def _cut(path: Path) -> InputError:

@@ -31,7 +31,7 @@ from torch import Tensor
 from nanopace.config import KNOBS
 from nanopace.corpus.tokenizers.base import TOKENIZER_FILE
 from nanopace.corpus.tokenizers.tokenizer import load_tokenizer
-from nanopace.errors import InputError, NanopaceError
+from nanopace.errors import InputError, NanopaceError, unreadable
 from nanopace.files import open_own, takes_much_memory
 from nanopace.literals import Value
 from nanopace.train.checkpoint.headers import check_averages, check_weights, header_of
@@ -70,14 +70,14 @@ class Saved:
     tokenizer_hash: str | None
     state: Mapping[str, Any]  # all of state.json
 
-    def weights(self, device: str = "cpu") -> dict[str, Tensor]:
+    def weights(self) -> dict[str, Tensor]:
         """The weights by nanoGPT's names. The tied embedding has two names, but the file stores it once."""
-        weights = self._load(MODEL, device)
+        weights = self._load(MODEL)
         return {"lm_head.weight": weights["transformer.wte.weight"], **weights}
 
-    def optimizer(self, device: str = "cpu") -> dict[str, Tensor] | None:
+    def optimizer(self) -> dict[str, Tensor] | None:
         """AdamW's averages by "exp_avg.<weight>"; None if the checkpoint has only weights, and so cannot resume."""
-        return self._load(OPTIMIZER, device) if self.has_averages else None
+        return self._load(OPTIMIZER) if self.has_averages else None
 
     @property
     def has_averages(self) -> bool:
@@ -106,13 +106,12 @@ class Saved:
         held = math.prod(int(self.config.get(name, KNOBS[name].default)) for name in knobs)
         return int(self.state.get("windows", self.step * held))
 
-    def _load(self, name: str, device: str) -> dict[str, Tensor]:
+    def _load(self, name: str) -> dict[str, Tensor]:
         if self.sharded:
-            found = read_full(self.path, lambda each: each.startswith(STATE_PREFIXES) == (name == OPTIMIZER))
-            return {each: tensor.to(device) for each, tensor in found.items()}
+            return read_full(self.path, lambda each: each.startswith(STATE_PREFIXES) == (name == OPTIMIZER))
         from safetensors.torch import load_file
 
-        return load_file(self.path / name, device=device)
+        return load_file(self.path / name)
 
 
 def not_a_state(checkpoint: Path) -> InputError:
@@ -292,7 +291,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENXIO):
             raise InputError("{path}: a checkpoint's files must be in its own directory", path=path) from None
-        raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror) from None
+        raise unreadable(path, error) from None
 
 
 def checksum_of(state: Mapping[str, Any]) -> str:

@@ -13,10 +13,9 @@ import threading
 from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-from nanopace.errors import InputError, Message, UsageError
+from nanopace.errors import Message, UsageError, unwritable
 from nanopace.files import make_directory, open_own
 from nanopace.ledger.file import LEDGER_FILE
 from nanopace.train.checkpoint.layout import checkpoint_directories
@@ -58,11 +57,7 @@ class Claim:
             if handle is not None:
                 self._hold(handle)
         except OSError as error:
-            raise InputError(
-                "{path}: cannot be written: {reason}",
-                path=self._out_dir / LOCK_FILE,
-                reason=error.strerror or str(error),
-            ) from None
+            raise unwritable(self._out_dir / LOCK_FILE, error) from None
         if handle is None:
             raise UsageError(
                 "--out_dir={out_dir}: another training run is using it; wait until it ends, or choose another "
@@ -151,9 +146,7 @@ class Claim:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         while self._handles:
             os.close(self._handles.pop())
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from nanopace.errors import InputError, Message, NanopaceError, UsageError
+from nanopace.errors import Message, NanopaceError, UsageError, unwritable
 from nanopace.files import make_directory, remove_parts, sync_directory
 from nanopace.ledger.file import LEDGER_FILE
 from nanopace.train.checkpoint.best import BEST
@@ -127,4 +127,4 @@ def _writable(out_dir: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError("{path}: cannot be written: {reason}", path=out_dir, reason=error.strerror) from None
+        raise unwritable(out_dir, error) from None

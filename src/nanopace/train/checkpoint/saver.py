@@ -52,6 +52,11 @@ class SaveResult:
     bytes: int = 0
     failure: str | None = None
 
+    @property
+    def complaint(self) -> Message:
+        """Of a save that failed: what is missing, and why."""
+        return Message.joined(": ", (str(self.path), self.failure or ""))
+
 
 @dataclass(frozen=True, slots=True)
 class _SaveJob:

@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from nanopace.errors import reason_of
 from nanopace.files import sync_file
 from nanopace.train.checkpoint.saver import Checkpointer, FindDir, SaveResult, path_of
 from nanopace.train.checkpoint.tensor_file import Written
@@ -137,7 +138,7 @@ class ShardedCheckpointer(Checkpointer):
         try:
             made = do(), None
         except OSError as error:
-            made = None, error.strerror or str(error)
+            made = None, reason_of(error)
         everybody: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(everybody, made, group=self._group)
         failure = next((reason for _, reason in everybody if reason is not None), None)

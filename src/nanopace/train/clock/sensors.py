@@ -108,14 +108,13 @@ class _Sensors:
 
     def read(self, iteration: int) -> GpuEvent | None:
         """A reading; None if no sensor answers."""
-        milliwatts = self._ask("nvmlDeviceGetPowerUsage")
         utilization = self._ask("nvmlDeviceGetUtilizationRates")
         memory = self._ask("nvmlDeviceGetMemoryInfo")
         event = GpuEvent(
             iteration,
             sm_mhz=self._ask("nvmlDeviceGetClockInfo", 1),
             memory_mhz=self._ask("nvmlDeviceGetClockInfo", 2),
-            watts=None if milliwatts is None else milliwatts / 1000,
+            watts=self.watts(),
             celsius=self._ask("nvmlDeviceGetTemperature", 0),
             utilization=None if utilization is None else utilization.gpu / 100,
             memory_used_gb=None if memory is None else round(memory.used / _GIB, 3),

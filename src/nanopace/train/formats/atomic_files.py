@@ -1,4 +1,5 @@
-"""Exports a large file or a directory of files, completely or not at all."""
+"""Exports a large file or a directory of files, completely or not at all. An error from the disk names the target: a
+temporary name would mean nothing to the user."""
 
 from __future__ import annotations
 
@@ -8,13 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from nanopace.errors import InputError
+from nanopace.errors import unwritable
 from nanopace.files import atomic_file, discard, make_directory, sync_directory, sync_file
 
 
 @contextmanager
 def exported_file(path: Path) -> Iterator[BinaryIO]:
-    """Like files.atomic_file, but an error from the disk names the target."""
     try:
         with atomic_file(path) as file:
             yield file
@@ -49,8 +49,3 @@ def exported_directory(path: Path) -> Iterator[Path]:
 
 def _temporary_name(path: Path, suffix: str = "part") -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.{suffix}")
-
-
-def unwritable(path: Path, error: OSError) -> InputError:
-    """The disk's error for the target itself: its temporary name would mean nothing to the user."""
-    return InputError("{path}: cannot be written: {reason}", path=path, reason=error.strerror or str(error))

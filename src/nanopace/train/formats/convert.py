@@ -8,7 +8,7 @@ from pathlib import Path
 from nanopace.config import KNOBS
 from nanopace.corpus.tokenizers.base import TOKENIZER_FILE
 from nanopace.corpus.tokenizers.tokenizer import load_tokenizer
-from nanopace.errors import InputError, UsageError
+from nanopace.errors import InputError, UsageError, unwritable
 from nanopace.literals import Value
 from nanopace.train.checkpoint import layout as checkpoint_files
 from nanopace.train.checkpoint.best import best_until
@@ -17,7 +17,6 @@ from nanopace.train.checkpoint.headers import check_weights
 from nanopace.train.checkpoint.layout import MODEL, NANOGPT_FILE, OPTIMIZER, STATE, verified
 from nanopace.train.checkpoint.state_checks import is_knob
 from nanopace.train.checkpoint.write import write_weights
-from nanopace.train.formats.atomic_files import unwritable
 from nanopace.train.formats.huggingface import load_huggingface, save_huggingface
 from nanopace.train.formats.huggingface_fast import MODELING_FILE
 from nanopace.train.formats.huggingface_files import CONFIG, WEIGHTS

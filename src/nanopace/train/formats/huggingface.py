@@ -29,7 +29,7 @@ from nanopace.train.formats.huggingface_fast import (
 )
 from nanopace.train.formats.huggingface_files import CONFIG, WEIGHTS, read_json, read_weights
 from nanopace.train.formats.huggingface_tokenizer import read_tokenizer, tokenizer_files
-from nanopace.train.formats.pretrained import Pretrained, only_weights, step_of, tied
+from nanopace.train.formats.pretrained import Pretrained, dropout_of, only_weights, step_of, tied
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.models.weight_shapes import HEAD, check_said, shape_of, weight_shapes
 
@@ -61,7 +61,6 @@ def load_huggingface(directory: Path) -> Pretrained:
 def _load_gpt2(directory: Path, config: Mapping[str, object]) -> Pretrained:
     path = directory / CONFIG
     activation = _checked_activation(path, config)
-    dropout = config.get("resid_pdrop", 0.1)  # transformers' default
     found = ((_own_name(name), each) for name, each in read_weights(directory))
     weights = tied(directory, only_weights(directory, found))
     weights = {name: _transposed(name, each) for name, each in weights.items()}
@@ -71,7 +70,7 @@ def _load_gpt2(directory: Path, config: Mapping[str, object]) -> Pretrained:
         directory,
         weights,
         n_head=config.get("n_head", 12),
-        dropout=float(dropout) if isinstance(dropout, (int, float)) and 0 <= dropout < 1 else 0.0,
+        dropout=dropout_of(config.get("resid_pdrop", 0.1)),  # transformers' default
         activation=activation,
     )
     check_said(path, shape, {own: config.get(theirs) for theirs, own in _NAMES.items()})

@@ -17,7 +17,7 @@ from nanopace.knob_values import listed
 from nanopace.literals import shown
 from nanopace.train.formats.huggingface_files import CONFIG, read_weights
 from nanopace.train.formats.huggingface_tokenizer import read_tokenizer
-from nanopace.train.formats.pretrained import Pretrained, only_weights, step_of, tied
+from nanopace.train.formats.pretrained import Pretrained, dropout_of, only_weights, step_of, tied
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.models.weight_shapes import TOKENS, check_said, fast_shape_of, weight_shapes, without_unlisted
 
@@ -74,14 +74,13 @@ def load_fast(directory: Path, config: Mapping[str, object]) -> Pretrained:
 def _said(path: Path, config: Mapping[str, object]) -> ModelShape:
     """What the weights do not show. Their own sizes follow from them."""
     n_head, block_size = (_count(path, name, config.get(name)) for name in ("n_head", "n_positions"))
-    dropout = config.get("dropout")
     return ModelShape(
         n_layer=1,
         n_head=n_head,
         n_embd=n_head,
         vocab_size=1,
         block_size=block_size,
-        dropout=float(dropout) if isinstance(dropout, (int, float)) and 0 <= dropout < 1 else 0.0,
+        dropout=dropout_of(config.get("dropout")),
         recipe=_RECIPE,
         without=_without(path, config.get("ingredients")),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from nanopace.errors import InputError
+from nanopace.errors import InputError, unreadable
 from nanopace.files import open_regular, read_object
 from nanopace.train.formats.torch_file import read_torch_file
 
@@ -49,7 +49,7 @@ def read_safetensors(path: Path) -> Iterator[tuple[str, object]]:
             for name in file.keys():  # noqa: SIM118 - it is not a dict
                 yield name, file.get_tensor(name)
     except OSError as error:
-        raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror or str(error)) from None
+        raise unreadable(path, error) from None
     except (SafetensorError, RuntimeError, ValueError, KeyError, AttributeError, TypeError):  # or a type torch lacks
         raise InputError("{path}: is not a safetensors file, or is damaged", path=path) from None
 

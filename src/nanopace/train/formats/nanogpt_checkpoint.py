@@ -16,7 +16,15 @@ from nanopace.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from nanopace.errors import InputError
 from nanopace.literals import Value
 from nanopace.train.formats.atomic_files import exported_file
-from nanopace.train.formats.pretrained import Pretrained, assumed_tokenizer, holds_floats, only_weights, step_of, tied
+from nanopace.train.formats.pretrained import (
+    Pretrained,
+    assumed_tokenizer,
+    dropout_of,
+    holds_floats,
+    only_weights,
+    step_of,
+    tied,
+)
 from nanopace.train.formats.torch_file import read_torch_file
 from nanopace.train.models.gpt2 import ACTIVATIONS, ModelShape
 from nanopace.train.models.weight_shapes import check_said, shape_of, weight_shapes
@@ -36,12 +44,12 @@ def load_nanogpt(path: Path) -> Pretrained:
         raise InputError("{path}: is not a nanoGPT checkpoint: it has no model and model_args", path=path)
     arguments, config = _plain(checkpoint["model_args"]), _plain(checkpoint.get("config"))
     weights = tied(path, _named_weights(path, checkpoint["model"]))
-    dropout, activation = arguments.get("dropout"), config.pop("activation", "gelu")
+    activation = config.pop("activation", "gelu")
     shape = shape_of(
         path,
         weights,
         n_head=arguments.get("n_head"),
-        dropout=float(dropout) if isinstance(dropout, (int, float)) and 0 <= dropout < 1 else 0.0,
+        dropout=dropout_of(arguments.get("dropout")),
         activation=activation if isinstance(activation, str) and activation in ACTIVATIONS else "gelu",
     )
     check_said(path, shape, {name: arguments.get(name) for name in _MODEL_ARGS})

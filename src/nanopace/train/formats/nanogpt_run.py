@@ -25,12 +25,12 @@ class SavedByNanoGPT(Saved):
 
     found: Pretrained
 
-    def weights(self, device: str = "cpu") -> dict[str, Tensor]:
-        return {name: each.to(device) for name, each in self.found.weights.items()}
+    def weights(self) -> dict[str, Tensor]:
+        return dict(self.found.weights)
 
-    def optimizer(self, device: str = "cpu") -> dict[str, Tensor] | None:
+    def optimizer(self) -> dict[str, Tensor] | None:
         assert self.found.optimizer is not None, "without averages it is not opened"
-        return {name: each.to(device) for name, each in self.found.optimizer.items()}
+        return dict(self.found.optimizer)
 
     @property
     def has_averages(self) -> bool:

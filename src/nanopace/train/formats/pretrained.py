@@ -88,6 +88,11 @@ def step_of(found: object) -> int:
     return found if type(found) is int and 0 <= found < _BEYOND else 0
 
 
+def dropout_of(found: object) -> float:
+    """The dropout as recorded in a file; 0 if it is missing or impossible."""
+    return float(found) if isinstance(found, (int, float)) and 0 <= found < 1 else 0.0
+
+
 def tied(path: Path, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights with one tensor under both names of the tied table, which reads tokens and predicts them."""
     table, head = weights.get(TOKENS), weights.get(HEAD)

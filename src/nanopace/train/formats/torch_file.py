@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from nanopace.errors import InputError
+from nanopace.errors import InputError, unreadable
 from nanopace.files import open_regular
 
 _ARCHIVE = b"PK\x03\x04"
@@ -29,7 +29,7 @@ def read_torch_file(path: Path) -> object:
     except InputError:
         raise
     except OSError as error:
-        raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror or str(error)) from None
+        raise unreadable(path, error) from None
     except pickle.UnpicklingError as error:
         called = re.search(r"GLOBAL (\S+)", str(error))
         if called is None:

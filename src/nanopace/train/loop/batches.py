@@ -13,7 +13,6 @@ import os
 import queue
 import sys
 import threading
-from types import TracebackType
 from typing import Self
 
 import torch
@@ -97,9 +96,7 @@ class Batches:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _gather(self) -> None:

@@ -10,7 +10,6 @@ Not covered: what goes wrong in the update itself, or in a micro-batch that is c
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,9 +21,7 @@ import torch
 from torch import Tensor
 
 from nanopace.errors import Message
-from nanopace.ledger import NoteEvent
-from nanopace.train.formats.atomic_files import exported_directory
-from nanopace.train.loop.evidence import BATCH, EVIDENCE
+from nanopace.train.loop.evidence import write_evidence
 from nanopace.train.loop.parts import Parts
 from nanopace.train.optim.optimizer import optimizer_tensors
 from nanopace.train.out_of_memory import attempt, make_room
@@ -114,7 +111,7 @@ class CorruptionWatch:
         if own is None:  # if there is no room for the step either, it will find out, and give something up
             make_room(self._parts.plan.device)
             said = Message("step {step}: gradients are not checked (check_every), since memory is full", step=step)
-            self._parts.ledger.append(NoteEvent(said, step))
+            self._parts.ledger.note(said, step)
             own = []
         if everyone := [each for some in self._parts.plan.ranks.gather(own) for each in some]:
             raise CorruptedError(step, everyone, batch)
@@ -164,12 +161,7 @@ def save_corruption(directory: Path, parts: Parts, error: CorruptedError) -> Non
         "gpu_uuid": parts.plan.machine.uuid,
         **{name: value for name, value in parts.describe(error.step).items() if name in ("versions", "config")},
     }
-    from safetensors.torch import save_file
-
-    with exported_directory(directory) as folder:
-        (folder / EVIDENCE).write_text(json.dumps(known, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        if error.batch is not None:
-            save_file({name: each.cpu().contiguous() for name, each in error.batch.items()}, folder / BATCH)
+    write_evidence(directory, known, error.batch)
 
 
 def _compared(name: str, rank: int, first: Tensor, second: Tensor) -> Difference | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from operator import attrgetter
 from pathlib import Path
@@ -26,7 +26,7 @@ from nanopace.train.loop.parts import Parts
 from nanopace.train.loop.stepper import Stepper
 from nanopace.train.ranks import full_tensor
 
-EVIDENCE, BATCH = "evidence.json", "batch.safetensors"
+_EVIDENCE, _BATCH = "evidence.json", "batch.safetensors"
 
 
 def save_evidence(
@@ -60,11 +60,16 @@ def save_evidence(
     }
     parts.passes.zero_grad()
     if parts.plan.ranks.first:
-        from safetensors.torch import save_file
+        write_evidence(directory, known, {"inputs": inputs, "targets": targets})
 
-        with exported_directory(directory) as folder:
-            (folder / EVIDENCE).write_text(json.dumps(known, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-            save_file({"inputs": inputs.cpu(), "targets": targets.cpu()}, folder / BATCH)
+
+def write_evidence(directory: Path, known: Mapping[str, Any], batch: Mapping[str, Tensor] | None) -> None:
+    from safetensors.torch import save_file
+
+    with exported_directory(directory) as folder:
+        (folder / _EVIDENCE).write_text(json.dumps(known, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        if batch is not None:
+            save_file({name: each.cpu().contiguous() for name, each in batch.items()}, folder / _BATCH)
 
 
 def _as_json(step: StepLoss) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from nanopace.errors import InputError, Message
-from nanopace.ledger import NoteEvent, SampleEvent
+from nanopace.ledger import SampleEvent
 from nanopace.train.checkpoint.rng_state import random_states
 from nanopace.train.clock.step_events import Bookkeeper
 from nanopace.train.loop.corruption import CorruptedError, CorruptionWatch, save_corruption
@@ -180,7 +180,7 @@ class Loop:
                 text = attempt(lambda: write_sample(parts.model, tokenizer, self._config.seed))
         if text is None:
             make_room(parts.plan.device)
-            parts.ledger.append(NoteEvent(Message("step {step}: no sample, since memory is full", step=step), step))
+            parts.ledger.note(Message("step {step}: no sample, since memory is full", step=step), step)
         elif text:
             parts.ledger.append(SampleEvent(step, text))
         parts.plan.ranks.wait()

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from nanopace.errors import Message
-from nanopace.ledger import CheckpointEvent, NoteEvent
+from nanopace.ledger import CheckpointEvent
 from nanopace.train.checkpoint.best import BEST
+from nanopace.train.checkpoint.saver import SaveResult
 from nanopace.train.clock.step_events import LAST_SAVE, Bookkeeper
 from nanopace.train.loop.parts import Parts
 from nanopace.train.loop.step_reports import StepReports
@@ -23,18 +23,6 @@ from nanopace.train.loop.step_reports import StepReports
 WAITS = (0.5, 1.0, 2.0)  # seconds before each further attempt
 
 _POLL_S = 0.05  # between checks for a request to stop
-
-
-@dataclass(frozen=True, slots=True)
-class Unsaved:
-    """The last step has no checkpoint in out_dir."""
-
-    path: Path  # where it should be
-    reason: str
-
-    @property
-    def message(self) -> Message:
-        return Message.joined(": ", (str(self.path), self.reason))
 
 
 class CheckpointManager:
@@ -53,7 +41,7 @@ class CheckpointManager:
         self.step = parts.plan.saved_step  # the last one saved; a resumed step need not be saved again
         self.due = False  # save as soon as possible: the last save was postponed
         self.newest: Path | None = None  # the newest checkpoint on disk
-        self.unsaved: Unsaved | None = None  # why the last step has no checkpoint in out_dir, if it should have one
+        self.unsaved: SaveResult | None = None  # why the last step has no checkpoint in out_dir, if it should have one
         self.rescued = False  # whether it has one in rescue_dir
 
     def save(self, step: int, *, anyway: bool = False) -> None:
@@ -76,10 +64,10 @@ class CheckpointManager:
         if news := self._parts.plan.claim.news():  # earlier checkpoints may be out of reach, so save soon
             self.due = self._parts.plan.ranks.size == 1 or self.due
         for text in (*news, *self._parts.checkpointer.notes()):
-            self._parts.ledger.append(NoteEvent(text, iteration))
+            self._parts.ledger.note(text, iteration)
         for result in self._parts.checkpointer.results():
             if result.failure is not None:
-                self._note_failure(Unsaved(result.path, result.failure), iteration)
+                self._note_failure(result, iteration)
                 continue
             self._failed, self.unsaved, self.newest = False, None, result.path
             self._books.drain_clock()
@@ -89,17 +77,17 @@ class CheckpointManager:
                 CheckpointEvent(result.step, str(result.path), stall_ms, background_ms, result.bytes)
             )
 
-    def _note_failure(self, failure: Unsaved, iteration: int) -> None:
+    def _note_failure(self, failed: SaveResult, iteration: int) -> None:
         """Note it only once, until a save succeeds again."""
-        if failure.path.name != BEST:
-            self.unsaved = failure
+        if failed.path.name != BEST:
+            self.unsaved = failed
         if not self._failed:
             text = Message(
                 "could not save {path}: {reason}; training continues, and the next save tries again",
-                path=failure.path,
-                reason=failure.reason,
+                path=failed.path,
+                reason=failed.failure,
             )
-            self._parts.ledger.append(NoteEvent(text, iteration))
+            self._parts.ledger.note(text, iteration)
         self._failed = True
 
     def close(self, iteration: int, *, last: bool) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from nanopace.errors import Message
-from nanopace.ledger import NoteEvent, StepEvent
+from nanopace.ledger import StepEvent
 from nanopace.train.clock.clock import Moment
 from nanopace.train.clock.step_events import Bookkeeper
 from nanopace.train.loop.loss_watch import Watch
@@ -35,15 +35,6 @@ class _PendingStep:
     done: Moment
     values: Tensor  # mean loss and gradient norm, on the host once it is done
     lr: float
-
-
-@dataclass(frozen=True, slots=True)
-class _StepTime:
-    """A step's time on the slowest rank, and how far that rank lags behind the others."""
-
-    ms: float
-    slowest_rank: int | None = None
-    lag: float | None = None
 
 
 class StepReports:
@@ -87,8 +78,8 @@ class StepReports:
             self._report(step)
 
     def _report(self, step: _PendingStep) -> None:
-        time = self._time(step.iteration)
-        self._ms.append(time.ms)
+        ms, slowest_rank, lag = self._time(step.iteration)
+        self._ms.append(ms)
         loss, norm = step.values.tolist()
         verdict = self.watch.judge(step.iteration, loss, norm)
         if not verdict.skipped:
@@ -96,15 +87,15 @@ class StepReports:
         self._parts.ledger.append(
             StepEvent(
                 step.iteration,
-                round(time.ms, 4),
+                round(ms, 4),
                 loss,
                 self._parts.plan.config.tokens_per_iteration,
                 lr=step.lr,
                 grad_norm=norm,
                 skipped=verdict.skipped,
                 spike=None if verdict.spike is None else round(verdict.spike, 2),
-                slowest_rank=time.slowest_rank,
-                lag=time.lag,
+                slowest_rank=slowest_rank,
+                lag=lag,
             )
         )
         if verdict.first:
@@ -124,16 +115,17 @@ class StepReports:
                 "(skipped so far: {count})",
                 **known,
             )
-        self._parts.ledger.append(NoteEvent(text, iteration))
+        self._parts.ledger.note(text, iteration)
 
-    def _time(self, iteration: int) -> _StepTime:
+    def _time(self, iteration: int) -> tuple[float, int | None, float | None]:
+        """A step's ms on the slowest rank, which one that is, and how far it lags behind the others."""
         ms, own_ms = self._books.step_ms(iteration), self._books.own_ms(iteration)
         if self._parts.plan.ranks.size == 1:
-            return _StepTime(ms)
+            return ms, None, None
         table = self._parts.plan.ranks.exchange([ms, own_ms, self._stop_asked()])
         self._stop_asked_somewhere = bool(table[:, 2].any())
         own = table[:, 1]
         slowest = int(own.argmax())
         usual = float(np.median(np.delete(own, slowest)))
         lag = round(float(own[slowest]) / usual - 1, 4) if usual > 0 else None
-        return _StepTime(float(table[:, 0].max()), slowest, lag)
+        return float(table[:, 0].max()), slowest, lag

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from nanopace.errors import Message
-from nanopace.ledger import EvalEvent, MicroBatchEvent, NoteEvent
+from nanopace.ledger import EvalEvent, MicroBatchEvent
 from nanopace.train.clock.step_events import ALONE, Bookkeeper
 from nanopace.train.loop.evaluate import Evaluator
 from nanopace.train.loop.parts import Parts
@@ -145,7 +145,7 @@ class Stepper:
             parts.passes(tokens, targets, self._micro_steps)
             captured = parts.passes.capture_graph(tokens, targets, self._micro_steps)
         if captured is not None:
-            self._note(parts.plan.first_step, captured)
+            parts.ledger.note(captured, parts.plan.first_step)
         return True
 
     # --- when memory is full -----------------------------------------------------------------------------------------
@@ -167,10 +167,8 @@ class Stepper:
                 self.micro_batch = less
             else:
                 self.memory_steps = (*self.memory_steps, saving)
-                self._note(
-                    step,
-                    Message("step {step}: out of memory; from now on '{part}' is recomputed", step=step, part=saving),
-                )
+                said = Message("step {step}: out of memory; from now on '{part}' is recomputed", step=step, part=saving)
+                parts.ledger.note(said, step)
             parts.clock.mark("other", step)
             fits = self._fits()
             parts.clock.mark("compile" if config.compile else "other", step, "smaller micro-batches")
@@ -178,8 +176,7 @@ class Stepper:
             return
         accumulation = config.gradient_accumulation_steps * config.batch_size // self.micro_batch
         parts.ledger.append(MicroBatchEvent(step, self.micro_batch, accumulation, where))
-        self._note(
-            step,
+        parts.ledger.note(
             Message(
                 "step {step}: out of memory; from now on {count} micro-batches of {size} instead of {before} of "
                 "{batch_size}: the same tokens, the same loss",
@@ -189,6 +186,7 @@ class Stepper:
                 before=config.gradient_accumulation_steps,
                 batch_size=config.batch_size,
             ),
+            step,
         )
 
     def evaluate(self, step: int, evaluator: Evaluator) -> EvalEvent:
@@ -204,21 +202,16 @@ class Stepper:
                 raise FullError
             accumulation = self._config.gradient_accumulation_steps * self._config.batch_size // self.micro_batch
             self._parts.ledger.append(MicroBatchEvent(step, batch_size, accumulation, "evaluation"))
-            self._note(
-                step,
-                Message(
-                    "step {step}: out of memory; evaluations continue in batches of {size}", step=step, size=batch_size
-                ),
+            said = Message(
+                "step {step}: out of memory; evaluations continue in batches of {size}", step=step, size=batch_size
             )
+            self._parts.ledger.note(said, step)
         return done
 
     def _give_up_if_sharded(self, done: object) -> None:
         """The ranks sync in every layer, and one that waits inside a layer cannot be told to start over."""
         if done is None and self._parts.parallel.sharded:
             raise FullError(halvable=True)
-
-    def _note(self, step: int, text: str) -> None:
-        self._parts.ledger.append(NoteEvent(text, step))
 
 
 def _same_random_numbers(device: torch.device) -> AbstractContextManager[None]:

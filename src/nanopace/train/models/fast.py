@@ -98,12 +98,6 @@ def soft_cap(logits: Tensor) -> Tensor:
     return CAP * torch.tanh(logits.float() / CAP)
 
 
-def soft_cap_cross_entropy(logits: Tensor, targets: Tensor, *, cap: bool, reduction: str = "mean") -> Tensor:
-    """The loss for logits (tokens, vocabulary) and targets (tokens); a target of -1 does not count."""
-    logits = soft_cap(logits) if cap else logits
-    return functional.cross_entropy(logits, targets, ignore_index=-1, reduction=reduction)
-
-
 class FastAttention(nn.Module):
     def __init__(self, shape: ModelShape, layer: int, *, gated: bool) -> None:
         super().__init__()
@@ -164,7 +158,7 @@ class FastBlock(nn.Module):
 
 
 class FastGPT(GPT):
-    """Has the interface of GPT with its own implementation."""
+    """A GPT with its own blocks, cap and initial weights."""
 
     def __init__(self, shape: ModelShape) -> None:
         nn.Module.__init__(self)
@@ -188,40 +182,15 @@ class FastGPT(GPT):
         self.transformer["wte"].weight = self.lm_head.weight  # tied, as in GPT-2
         self._initialise()
 
-    def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        """The mean loss. A target of -1 does not count."""
-        logits = self.lm_head(self._hidden(tokens, None))
-        return soft_cap_cross_entropy(logits.view(-1, logits.size(-1)), targets.reshape(-1), cap=self._caps)
-
-    def sequence_losses(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        logits = self.lm_head(self._hidden(tokens, None))
-        losses = soft_cap_cross_entropy(
-            logits.view(-1, logits.size(-1)), targets.reshape(-1), cap=self._caps, reduction="none"
-        )
-        return losses.view(targets.shape).mean(dim=1)
-
-    def logits(self, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
-        logits = self.lm_head(self._hidden(tokens, cache))
-        return soft_cap(logits) if self._caps else cast(Tensor, logits)
-
-    def next_logits(self, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
-        logits = self.lm_head(self._hidden(tokens, cache)[:, -1])
-        return soft_cap(logits) if self._caps else cast(Tensor, logits)
+    def capped(self, logits: Tensor) -> Tensor:
+        return soft_cap(logits) if "soft_cap" in self._has else logits
 
     def parameter_count(self) -> int:
         """The weights that multiply a token, including the head: the N in 6 N. Tables are only looked up."""
         inside = sum(each.numel() for each in self.transformer["h"].parameters() if each.dim() == 2)
         return inside + self.lm_head.weight.numel()
 
-    @property
-    def _caps(self) -> bool:
-        return "soft_cap" in self._has
-
-    def _hidden(self, tokens: Tensor, cache: KVCache | None) -> Tensor:
-        seen = 0 if cache is None else cache.length
-        length = tokens.size(1)
-        assert seen + length <= self.shape.block_size, "more tokens than block_size"
-        positions = torch.arange(seen, seen + length, device=tokens.device)
+    def _stream(self, tokens: Tensor, positions: Tensor, cache: KVCache | None) -> Tensor:
         x, angles = self.transformer["wte"](tokens), None
         if "rope" in self._has:
             angles = rope_angles(positions, self.shape.n_embd // self.shape.n_head, half="key_shift" in self._has)
@@ -232,8 +201,6 @@ class FastGPT(GPT):
         for layer, block in enumerate(cast(nn.ModuleList, self.transformer["h"])):
             table = self._table_of.get(layer)
             x = block(x, None if table is None else values[table], angles, cache)
-        if cache is not None:
-            cache.length += length
         return rms_norm(x)
 
     def _initialise(self) -> None:

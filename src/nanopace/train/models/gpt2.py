@@ -33,6 +33,11 @@ class ModelShape:
     recipe: str = "gpt2"  # which model (recipes.py)
     without: str = ""  # the recipe's ingredients that are left out
 
+    @property
+    def size(self) -> tuple[int, int, int, int]:
+        """In the order that the functions of hardware/ take."""
+        return self.n_layer, self.n_embd, self.vocab_size, self.block_size
+
 
 class KVCache:
     """The keys and values of the tokens seen so far, in one allocation per layer."""
@@ -148,38 +153,48 @@ class GPT(nn.Module):
 
     def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
         """The mean loss. A target of -1 does not count."""
-        logits = self.lm_head(self._hidden(tokens, None))
-        return functional.cross_entropy(logits.view(-1, logits.size(-1)), targets.reshape(-1), ignore_index=-1)
+        return self._losses(tokens, targets, "mean")
 
     def sequence_losses(self, tokens: Tensor, targets: Tensor) -> Tensor:
         """The mean loss of each sequence, from which an evaluation computes its standard error."""
-        logits = self.lm_head(self._hidden(tokens, None))
-        losses = functional.cross_entropy(logits.view(-1, logits.size(-1)), targets.reshape(-1), reduction="none")
-        return losses.view(targets.shape).mean(dim=1)
+        return self._losses(tokens, targets, "none").view(targets.shape).mean(dim=1)
 
     def logits(self, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
         """Logits for every token, shape (batch, length, vocabulary). The tokens follow those in the cache, if any."""
-        return cast(Tensor, self.lm_head(self._hidden(tokens, cache)))
+        return self.capped(self.lm_head(self._hidden(tokens, cache)))
 
     def next_logits(self, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
         """Logits for the token after the last one, shape (batch, vocabulary)."""
-        return cast(Tensor, self.lm_head(self._hidden(tokens, cache)[:, -1]))
+        return self.capped(self.lm_head(self._hidden(tokens, cache)[:, -1]))
+
+    def capped(self, logits: Tensor) -> Tensor:
+        """Another recipe may bound them."""
+        return logits
 
     def parameter_count(self) -> int:
         """nanoGPT's count: the tied head counts once, the position table does not."""
         positions = self.shape.block_size * self.shape.n_embd
         return sum(each.numel() for each in self.parameters()) - positions
 
+    def _losses(self, tokens: Tensor, targets: Tensor, reduction: str) -> Tensor:
+        logits = self.lm_head(self._hidden(tokens, None))
+        logits = self.capped(logits.view(-1, logits.size(-1)))
+        return functional.cross_entropy(logits, targets.reshape(-1), ignore_index=-1, reduction=reduction)
+
     def _hidden(self, tokens: Tensor, cache: KVCache | None) -> Tensor:
         seen = 0 if cache is None else cache.length
-        length = tokens.size(1)
-        assert seen + length <= self.shape.block_size, "more tokens than the position table has"
-        positions = torch.arange(seen, seen + length, device=tokens.device)
+        end = seen + tokens.size(1)
+        assert end <= self.shape.block_size, "more tokens than block_size"
+        x = self._stream(tokens, torch.arange(seen, end, device=tokens.device), cache)
+        if cache is not None:
+            cache.length = end
+        return x
+
+    def _stream(self, tokens: Tensor, positions: Tensor, cache: KVCache | None) -> Tensor:
+        """What the head reads, from embeddings to the last norm."""
         x = self.transformer["drop"](self.transformer["wte"](tokens) + self.transformer["wpe"](positions))
         for block in cast(nn.ModuleList, self.transformer["h"]):
             x = block(x, cache)
-        if cache is not None:
-            cache.length += length
         return cast(Tensor, self.transformer["ln_f"](x))
 
     def _initialise(self) -> None:

@@ -15,10 +15,9 @@ _SATURATING = 1 << 16  # tokens in a batch: more do not make a card faster
 def fitting_micro_batch(config: TrainConfig, kernels: str, memory_gb: float) -> int:
     """How many sequences fit with these kernels. Our own could save more memory, but that is for runs that would not
     fit at all, not for larger micro-batches."""
-    size = (config.n_layer, config.n_embd, config.vocab_size, config.block_size)
     if kernels == "fused":
-        return largest_fused_micro_batch(*size, memory_gb, recipe=config.recipe, fp8=config.fp8)
-    return largest_micro_batch(*size, memory_gb, compiled=kernels == "compiled")
+        return largest_fused_micro_batch(config.size, memory_gb, recipe=config.recipe, fp8=config.fp8)
+    return largest_micro_batch(config.size, memory_gb, compiled=kernels == "compiled")
 
 
 def pick_eval_batch(shape: ModelShape, batch_size: int, device: torch.device) -> tuple[int, str]:

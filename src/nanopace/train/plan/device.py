@@ -259,8 +259,7 @@ def check_fp8(config: TrainConfig, shape: ModelShape, device: torch.device, rank
         )
     if shape.n_embd % 16:
         raise ConfigError(
-            "with fp8=True, n_embd must be a multiple of 16, not {n_embd}; or use fp8=False",
-            n_embd=shape.n_embd,
+            "with fp8=True, n_embd must be a multiple of 16, not {n_embd}; or use fp8=False", n_embd=shape.n_embd
         )
     against = list(_against_ours(config, shape, device, ranks).values()) if config.compile else ["compile=False"]
     if against:

@@ -41,13 +41,13 @@ def pick_steps(
         return asked, Message.joined(": ", (", ".join(asked), Message("as requested")))
     if machine.memory_gb is None:
         return (), Message("everything is kept: the amount of memory is unknown")
-    size = (shape.n_layer, shape.n_embd, shape.vocab_size, shape.block_size, config.batch_size)
+    size, batch_size = shape.size, config.batch_size
     if asked is None:
-        steps = climb(*size, machine.memory_gb, recipe=shape.recipe, fp8=config.fp8, single=single)
+        steps = climb(size, batch_size, machine.memory_gb, recipe=shape.recipe, fp8=config.fp8, single=single)
     else:
-        found = climb_with_host(*size, machine.memory_gb, recipe=shape.recipe, fp8=config.fp8)
+        found = climb_with_host(size, batch_size, machine.memory_gb, recipe=shape.recipe, fp8=config.fp8)
         steps = tuple(each.name for each in taken({*asked, *found}))
-    peak = fused_peak_bytes(*size, steps, recipe=shape.recipe, fp8=config.fp8)
+    peak = fused_peak_bytes(size, batch_size, steps, recipe=shape.recipe, fp8=config.fp8)
     need = {"need": peak / GIB, "memory": machine.memory_gb}
     if not steps:
         return steps, Message("everything is kept: it takes about {need:.1f} of {memory:.1f} GiB", **need)
@@ -58,7 +58,7 @@ def pick_steps(
         )
         why = Message("as requested") if asked else Message("without it, not even one sequence fits")
         return steps, Message.joined(": ", (", ".join(steps), Message.joined("; ", (takes, why))))
-    before = fused_peak_bytes(*size, steps[:-1], recipe=shape.recipe, fp8=config.fp8) / GIB
+    before = fused_peak_bytes(size, batch_size, steps[:-1], recipe=shape.recipe, fp8=config.fp8) / GIB
     takes = Message(
         "takes about {need:.1f} of {memory:.1f} GiB, and {more:.1f} without {last}", more=before, last=steps[-1], **need
     )
@@ -97,8 +97,8 @@ def check_host(config: TrainConfig, shape: ModelShape, kernels: Choice[str], ste
 
 
 def _host_bytes(config: TrainConfig, shape: ModelShape, steps: Collection[str]) -> int:
-    size = (shape.n_layer, shape.n_embd, shape.vocab_size, shape.block_size, config.batch_size)
-    return host_bytes(*size, steps, recipe=shape.recipe, muon="muon" in ingredients(shape.recipe, shape.without))
+    muon = "muon" in ingredients(shape.recipe, shape.without)
+    return host_bytes(shape.size, config.batch_size, steps, recipe=shape.recipe, muon=muon)
 
 
 def released_batch(config: TrainConfig, shape: ModelShape, machine: Machine, kernels: str) -> int | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from nanopace.config import KNOBS, Asked, knobs_of
-from nanopace.errors import ConfigError, InputError, Message, UsageError
+from nanopace.errors import ConfigError, InputError, Message, UsageError, unreadable
 from nanopace.files import read_beginning
 from nanopace.knob_values import left_out
 from nanopace.ledger.events import RunEvent
@@ -133,7 +133,7 @@ def _first_config(ledger: Path) -> Mapping[str, Value]:
     try:
         beginning = read_beginning(ledger, _OF_A_LEDGER).split(b"\n")
     except OSError as error:
-        raise InputError("{path}: cannot be read: {reason}", path=ledger, reason=error.strerror or str(error)) from None
+        raise unreadable(ledger, error) from None
     events = (event for line in beginning for event in reader.read(line.decode("utf-8", "replace")))
     first = next((event for event in events if isinstance(event, RunEvent)), None)
     return {} if first is None else {name: value for name, value in first.config.items() if name in KNOBS}

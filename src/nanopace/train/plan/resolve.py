@@ -53,11 +53,7 @@ def replan(plan: RunPlan, source: Saved | Pretrained | None, micro_batch: int) -
     """The plan after a rollback to `source`: with other data from there on, and micro-batches known to fit."""
     steps = pick_steps(plan.config, plan.shape, plan.machine, plan.kernels.value, micro_batch)
     return replace(
-        plan,
-        source=source,
-        data_offset=plan.data_offset + 1,
-        micro_batch=micro_batch,
-        memory_steps=Choice(*steps),
+        plan, source=source, data_offset=plan.data_offset + 1, micro_batch=micro_batch, memory_steps=Choice(*steps)
     )
 
 

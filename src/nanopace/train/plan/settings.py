@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 
@@ -159,32 +159,13 @@ def _card(machine: Machine, dtype: str) -> dict[str, str]:
 
 
 def shape_of(config: TrainConfig, activation: str) -> ModelShape:
-    return ModelShape(
-        n_layer=config.n_layer,
-        n_head=config.n_head,
-        n_embd=config.n_embd,
-        vocab_size=config.vocab_size,
-        block_size=config.block_size,
-        bias=config.bias,
-        dropout=config.dropout,
-        activation=activation,
-        recipe=config.recipe,
-        without=config.without,
-    )
+    knobs = {each.name: getattr(config, each.name) for each in fields(ModelShape) if each.name != "activation"}
+    return ModelShape(**knobs, activation=activation)
 
 
 def _check_shape(config: TrainConfig, *, on_cpu: bool) -> None:
-    if config.parallel == "fsdp":  # each process holds only a part of it
-        return
-    check_size(
-        n_layer=config.n_layer,
-        n_embd=config.n_embd,
-        vocab_size=config.vocab_size,
-        block_size=config.block_size,
-        batch_size=config.batch_size,
-        accumulation=config.gradient_accumulation_steps,
-        on_cpu=on_cpu,
-    )
+    if config.parallel != "fsdp":  # where each process holds only a part of it
+        check_size(config, on_cpu=on_cpu)
 
 
 def _check(config: TrainConfig, corpus: Corpus, ranks: int) -> None:
@@ -270,9 +251,7 @@ def _on_a_cpu(asked: Mapping[str, Value], ranks: int) -> Chosen:
         "eval_iters": (25, Message("few, to keep evaluations short")),
         "log_interval": (10, Message("enough to watch it learn")),
         **_schedule(
-            asked,
-            steps,
-            Message("about two minutes at {ms:,.0f} ms per step, as measured", ms=step_seconds * 1000),
+            asked, steps, Message("about two minutes at {ms:,.0f} ms per step, as measured", ms=step_seconds * 1000)
         ),
     }
 

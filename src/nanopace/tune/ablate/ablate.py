@@ -13,16 +13,15 @@ so that a knob's share of the utilisation is the sum of its shares of the speed 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from nanopace.config import KNOBS, TrainConfig
 from nanopace.errors import ConfigError, UsageError
 from nanopace.literals import Value
-from nanopace.tune.ablate.trials import Trial, Tried, settings_of_repeat
+from nanopace.tune.ablate.trials import SEED, Trial, Tried, by_setting, settings_of_repeat
 from nanopace.tune.shapley import Players, Share, coalitions, drawn_orders, schedule, shares
-from nanopace.tune.trial import Outcome
 
 _SET_FOR_EACH_TRIAL = ("max_iters", "seed")
 # For these, a recipe may have its own defaults, so they belong to their config's recipe (train/models/recipes.py).
@@ -67,15 +66,14 @@ class Plan:
     repeats: int
     evaluates: bool
     orders: tuple[tuple[str, ...], ...]  # empty: all combinations are measured
-    seed: int
 
     @property
     def combinations(self) -> list[Players]:
-        return coalitions([each.name for each in self.players], len(self.orders), self.seed)
+        return coalitions([each.name for each in self.players], len(self.orders), SEED)
 
     @property
     def trials(self) -> list[Trial]:
-        order = schedule(self.combinations, self.repeats, self.seed)
+        order = schedule(self.combinations, self.repeats, SEED)
         return [Trial(changed, repeat, self.settings(changed, repeat)) for changed, repeat in order]
 
     def settings(self, changed: Players, repeat: int = 0) -> dict[str, Value]:
@@ -114,7 +112,6 @@ def make_plan(
     evaluates: bool,
     orders: int,
     together: Sequence[Sequence[str]] = (),
-    seed: int = 1,
 ) -> Plan:
     """Plan the trials. Both configs are knobs by name; whatever they do not set has nanoGPT's default."""
     before, after = TrainConfig(**_known(a)).as_dict(), TrainConfig(**_known(b)).as_dict()  # type: ignore[arg-type]
@@ -134,9 +131,9 @@ def make_plan(
         Player(each, tuple(old[name] for name in each), tuple(new[name] for name in each)) for each in groups
     )
     names = [each.name for each in players]
-    drawn = tuple(drawn_orders(names, orders, seed)) if len(coalitions(names, orders, seed)) < 2 ** len(names) else ()
+    drawn = tuple(drawn_orders(names, orders, SEED)) if len(coalitions(names, orders, SEED)) < 2 ** len(names) else ()
     base = {name: old[name] for name in KNOBS if name in a or name in b}
-    return Plan(base, players, steps, repeats, evaluates, drawn, seed)
+    return Plan(base, players, steps, repeats, evaluates, drawn)
 
 
 def _known(knobs: Mapping[str, Value]) -> dict[str, Value]:
@@ -215,10 +212,10 @@ def _trains(changed: Sequence[tuple[str, ...]], before: Mapping[str, Value], aft
 def conclude(plan: Plan, tried: Sequence[Tried]) -> Ablation:
     """Evaluate the results; every combination must have worked."""
     names = [each.name for each in plan.players]
-    speeds = _by_combination(tried, lambda outcome: math.log(outcome.tokens_per_second or math.nan))
+    speeds = by_setting(tried, lambda outcome: math.log(outcome.tokens_per_second or math.nan))
     speed = shares(names, speeds, plan.orders)
     flops = _flops(names, tried, plan.orders)
-    losses = _by_combination(tried, lambda outcome: outcome.loss or math.nan) if plan.evaluates else None
+    losses = by_setting(tried, lambda outcome: outcome.loss or math.nan) if plan.evaluates else None
     nothing, everything = frozenset[str](), frozenset(names)
     return Ablation(
         players=plan.players,
@@ -233,13 +230,6 @@ def conclude(plan: Plan, tried: Sequence[Tried]) -> Ablation:
         trials=len(tried),
         sampled=bool(plan.orders),
     )
-
-
-def _by_combination(tried: Sequence[Tried], value: Callable[[Outcome], float]) -> dict[Players, list[float]]:
-    found: dict[Players, list[float]] = {}
-    for each in tried:
-        found.setdefault(each.changed, []).append(value(each.outcome))
-    return found
 
 
 def _flops(names: Sequence[str], tried: Sequence[Tried], orders: Sequence[Sequence[str]]) -> tuple[Share, ...] | None:

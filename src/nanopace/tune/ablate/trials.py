@@ -14,6 +14,8 @@ from nanopace.tune.results import keep_result, kept_results
 from nanopace.tune.shapley import Players
 from nanopace.tune.trial import Outcome, run_trial, settings_of_trial
 
+SEED = 1  # for the order of the trials
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -41,6 +43,14 @@ def settings_of_repeat(
     given = {name: value for name, value in knobs.items() if value is not None}
     seed = int(given.get("seed", KNOBS["seed"].default)) + repeat
     return settings_of_trial({**given, "seed": seed}, steps, evaluates=evaluates)
+
+
+def by_setting(tried: Sequence[Tried], value: Callable[[Outcome], float]) -> dict[Players, list[float]]:
+    """The values of each setting, by repeat."""
+    found: dict[Players, list[float]] = {}
+    for each in sorted(tried, key=lambda each: each.repeat):
+        found.setdefault(each.changed, []).append(value(each.outcome))
+    return found
 
 
 def plan_text(trials: Sequence[Trial]) -> str:

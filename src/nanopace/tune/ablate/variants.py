@@ -8,7 +8,7 @@ true differences together in 95% of the cases (Bonferroni).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -16,10 +16,9 @@ from nanopace.config import KNOBS, TrainConfig
 from nanopace.errors import ConfigError, UsageError
 from nanopace.literals import Value
 from nanopace.tune.ablate.ablate import OF_RECIPE, is_apart, left_to_recipe
-from nanopace.tune.ablate.trials import Trial, Tried, settings_of_repeat
+from nanopace.tune.ablate.trials import SEED, Trial, Tried, by_setting, settings_of_repeat
 from nanopace.tune.shapley import Players, Share, scatter, schedule
 from nanopace.tune.student import student
-from nanopace.tune.trial import Outcome
 
 _AS_IT_IS: Players = frozenset()
 
@@ -33,14 +32,13 @@ class Variants:
     steps: int
     repeats: int
     evaluates: bool
-    seed: int = 1
 
     @property
     def trials(self) -> list[Trial]:
         knobs = {_AS_IT_IS: self.base, **{frozenset([name]): each for name, each in self.changed.items()}}
         return [
             Trial(some, repeat, settings_of_repeat(knobs[some], repeat, self.steps, evaluates=self.evaluates))
-            for some, repeat in schedule([*knobs], self.repeats, self.seed)
+            for some, repeat in schedule([*knobs], self.repeats, SEED)
         ]
 
 
@@ -102,8 +100,8 @@ def conclude_variants(plan: Variants, tried: Sequence[Tried]) -> Effects:
     """Evaluate the results. A itself must have worked."""
     failed = {each.changed: each.outcome for each in tried if not each.outcome.worked}
     worked = [each for each in tried if each.changed not in failed]
-    speeds = _by_setting(worked, lambda outcome: math.log(outcome.tokens_per_second or math.nan))
-    losses = _by_setting(worked, lambda outcome: outcome.loss or math.nan) if plan.evaluates else None
+    speeds = by_setting(worked, lambda outcome: math.log(outcome.tokens_per_second or math.nan))
+    losses = by_setting(worked, lambda outcome: outcome.loss or math.nan) if plan.evaluates else None
     speed = _differences(speeds, paired=False)
     loss = {} if losses is None else _differences(losses, paired=True)
     effects = []
@@ -120,14 +118,6 @@ def conclude_variants(plan: Variants, tried: Sequence[Tried]) -> Effects:
         repeats=plan.repeats,
         trials=len(tried),
     )
-
-
-def _by_setting(tried: Sequence[Tried], value: Callable[[Outcome], float]) -> dict[Players, list[float]]:
-    """The values of each setting, by repeat."""
-    found: dict[Players, list[float]] = {}
-    for each in sorted(tried, key=lambda each: each.repeat):
-        found.setdefault(each.changed, []).append(value(each.outcome))
-    return found
 
 
 def _differences(measured: Mapping[Players, Sequence[float]], *, paired: bool) -> dict[str, Share]:

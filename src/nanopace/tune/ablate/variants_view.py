@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nanopace.tune.ablate.variants import Effect, Effects
 from nanopace.tune.failures import failure
-from nanopace.tune.ratios import difference, interval, times
+from nanopace.tune.ratios import difference, figures, interval, times
 from nanopace.views.document import Cell, Section, Table, Text
 from nanopace.views.terminal.writer import TerminalWriter
 from nanopace.wording.catalog import Words
@@ -48,14 +48,11 @@ def _answer(found: Effects, words: Words) -> list[str]:
         return _lowest_loss(min(worked, key=_loss), found, words)
     best = max(worked, key=_speed)
     assert best.speed is not None
-    said = {"setting": best.setting, "ratio": times(best.speed.value, words), "interval": interval(best.speed, words)}
+    said = {"setting": best.setting, **figures(best.speed, words)}
     if best.speed.shows and best.speed.value > 0:
         return [words.text("Fastest: {setting}, at {ratio}x A's speed ({interval}).", **said)]
     return [
-        words.text(
-            "No change is clearly faster than A; at best {setting}, at {ratio}x its speed ({interval}).",
-            **said,
-        )
+        words.text("No change is clearly faster than A; at best {setting}, at {ratio}x its speed ({interval}).", **said)
     ]
 
 
@@ -70,21 +67,10 @@ def _lowest_loss(best: Effect, found: Effects, words: Words) -> list[str]:
         "difference": difference(best.loss, words),
     }
     if not (best.loss.shows and best.loss.value < 0):
-        return [
-            words.text(
-                "No change clearly lowers the loss; at best {setting}: {difference}.",
-                **said,
-            )
-        ]
+        return [words.text("No change clearly lowers the loss; at best {setting}: {difference}.", **said)]
     answer = [words.text("Lowest loss: {setting}, {loss} instead of {a} ({difference}).", **said)]
     if best.speed.shows:
-        answer.append(
-            words.text(
-                "It trains at {ratio}x A's speed ({interval}).",
-                ratio=times(best.speed.value, words),
-                interval=interval(best.speed, words),
-            )
-        )
+        answer.append(words.text("It trains at {ratio}x A's speed ({interval}).", **figures(best.speed, words)))
     return answer
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nanopace.hardware.cards import Card
 from nanopace.hardware.scaling_law import ALMOST_FRESH
 from nanopace.hardware.speed import own_kernels
 from nanopace.literals import Value
 from nanopace.memory_ladder import keeps_gradients, on_host
+from nanopace.tune.recommend.budget import Budget
 from nanopace.tune.recommend.datasets import Dataset
 from nanopace.tune.recommend.micro_batch import MicroBatch
 from nanopace.tune.recommend.models import GPT2_VOCABULARY, Model
@@ -39,7 +40,7 @@ class Choice:
     knob: str
     value: Value
     reason: str
-    numbers: Mapping[str, object]
+    numbers: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +51,7 @@ class Frame:
     model: Model
     micro: MicroBatch
     accumulation: int
-    tokens_per_step: int
-    max_iters: int
-    budget: str  # why that many tokens: the code of a reason
+    budget: Budget
     dataset: Dataset
     epochs: float | None
     step_s: float | None
@@ -61,38 +60,38 @@ class Frame:
 
 def choices(frame: Frame) -> tuple[tuple[Choice, ...], tuple[float, float]]:
     """All knobs in nanoGPT's order, and the share of time for evaluations and checkpoints, ours and nanoGPT's."""
-    model, micro, max_iters = frame.model, frame.micro, frame.max_iters
+    model, micro, max_iters = frame.model, frame.micro, frame.budget.max_iters
     interval, batches = _evaluations(frame)
     rate = learning_rate(model.parameters)
-    warmup = max(1, min(round(_WARMUP_TOKENS / frame.tokens_per_step), max_iters // 25)) if max_iters > 1 else 0
+    warmup = max(1, min(round(_WARMUP_TOKENS / frame.budget.per_step), max_iters // 25)) if max_iters > 1 else 0
     knobs = [
-        Choice("out_dir", f"out-{model.name}", "out_dir", {}),
+        Choice("out_dir", f"out-{model.name}", "out_dir"),
         *_of_evaluations(frame, interval, batches),
-        *([Choice("always_save_checkpoint", False, "always_save_checkpoint", {})] if model.dropout else []),
-        Choice("log_interval", 10 if interval % 10 == 0 else 1, "log_interval", {}),
+        *([Choice("always_save_checkpoint", False, "always_save_checkpoint")] if model.dropout else []),
+        Choice("log_interval", 10 if interval % 10 == 0 else 1, "log_interval"),
         Choice("dataset", frame.dataset.name, "dataset", {"command": frame.dataset.command}),
         Choice(
             "gradient_accumulation_steps",
             frame.accumulation,
             "accumulation",
-            {"tokens_per_step": frame.tokens_per_step},
+            {"tokens_per_step": frame.budget.per_step},
         ),
         _batch_size(micro),
-        Choice("block_size", model.block_size, "block_size", {}),
+        Choice("block_size", model.block_size, "block_size"),
         Choice("n_layer", model.n_layer, "shape", {"weights": model.parameters}),
         Choice("n_head", model.n_head, "heads", {"width": model.n_embd // model.n_head}),
         Choice("n_embd", model.n_embd, "shape", {"weights": model.parameters}),
         *_vocabulary(frame),
         _dropout(frame),
-        Choice("bias", False, "bias", {}),
+        Choice("bias", False, "bias"),
         Choice("learning_rate", rate, _rate_reason(model.parameters), {"weights": model.parameters}),
-        Choice("min_lr", _rounded(rate / 10), "min_lr", {}),
+        Choice("min_lr", _rounded(rate / 10), "min_lr"),
         _budget(frame),
-        Choice("lr_decay_iters", max_iters, "lr_decay_iters", {}),
-        Choice("warmup_iters", warmup, "warmup_iters", {"warmup_tokens": warmup * frame.tokens_per_step}),
-        Choice("weight_decay", 0.1, "weight_decay", {}),
-        _beta2(frame.tokens_per_step),
-        Choice("grad_clip", 1.0, "grad_clip", {}),
+        Choice("lr_decay_iters", max_iters, "lr_decay_iters"),
+        Choice("warmup_iters", warmup, "warmup_iters", {"warmup_tokens": warmup * frame.budget.per_step}),
+        Choice("weight_decay", 0.1, "weight_decay"),
+        _beta2(frame.budget.per_step),
+        Choice("grad_clip", 1.0, "grad_clip"),
         *_device(frame.card),
         *_own(frame),
     ]
@@ -115,13 +114,13 @@ def _rounded(rate: float) -> float:
 
 def _batch_size(micro: MicroBatch) -> Choice:
     if not keeps_gradients(micro.steps):
-        return Choice("batch_size", micro.sequences, "batch_size_released", {})
+        return Choice("batch_size", micro.sequences, "batch_size_released")
     if on_host(micro.steps):
-        return Choice("batch_size", micro.sequences, "batch_size_host", {})
+        return Choice("batch_size", micro.sequences, "batch_size_host")
     if not micro.timed:
         return Choice("batch_size", micro.sequences, "batch_size_tight" if micro.tight else "batch_size_untimed", {})
     if micro.faster is None:
-        return Choice("batch_size", micro.sequences, "batch_size", {})
+        return Choice("batch_size", micro.sequences, "batch_size")
     larger, gain = micro.faster
     return Choice("batch_size", micro.sequences, "batch_size_shared", {"larger": str(larger), "gain_share": gain})
 
@@ -136,9 +135,9 @@ def _dropout(frame: Frame) -> Choice:
     if frame.model.dropout:
         return Choice("dropout", frame.model.dropout, "dropout_overfitting", {"dataset": frame.dataset.name})
     if frame.epochs is None:
-        return Choice("dropout", 0.0, "dropout_unknown", {})
+        return Choice("dropout", 0.0, "dropout_unknown")
     if frame.epochs <= 1:
-        return Choice("dropout", 0.0, "dropout", {})
+        return Choice("dropout", 0.0, "dropout")
     reason = "dropout_few" if frame.epochs <= ALMOST_FRESH else "dropout_repeated"
     return Choice("dropout", 0.0, reason, {"epochs": round(frame.epochs, 1)})
 
@@ -146,33 +145,33 @@ def _dropout(frame: Frame) -> Choice:
 def _vocabulary(frame: Frame) -> list[Choice]:
     """Only if requested: the dataset's own is read from its files."""
     size = frame.model.vocab_size
-    return [] if size in (GPT2_VOCABULARY, frame.dataset.vocab_size) else [Choice("vocab_size", size, "vocab_size", {})]
+    return [] if size in (GPT2_VOCABULARY, frame.dataset.vocab_size) else [Choice("vocab_size", size, "vocab_size")]
 
 
 def _budget(frame: Frame) -> Choice:
-    numbers = {"tokens": frame.max_iters * frame.tokens_per_step, "dataset": frame.dataset.name}
-    return Choice("max_iters", frame.max_iters, frame.budget, numbers)
+    numbers = {"tokens": frame.budget.tokens, "dataset": frame.dataset.name}
+    return Choice("max_iters", frame.budget.max_iters, frame.budget.reason, numbers)
 
 
 def _beta2(tokens_per_step: int) -> Choice:
     if tokens_per_step < _FEW_TOKENS:
         return Choice("beta2", 0.99, "beta2_few_tokens", {"tokens_per_step": tokens_per_step})
-    return Choice("beta2", 0.95, "beta2", {})
+    return Choice("beta2", 0.95, "beta2")
 
 
 def _device(card: Card) -> list[Choice]:
     if card.arch == "Apple":
         return [
-            Choice("device", "mps", "device_apple", {}),
-            Choice("dtype", "float32", "dtype_apple", {}),
-            Choice("compile", False, "compile_apple", {}),
+            Choice("device", "mps", "device_apple"),
+            Choice("dtype", "float32", "dtype_apple"),
+            Choice("compile", False, "compile_apple"),
         ]
     if own_kernels(card) or card.bf16_tflops is not None:
-        return [Choice("dtype", "bfloat16", "dtype", {})]
+        return [Choice("dtype", "bfloat16", "dtype")]
     if card.fp16_tflops is not None:
-        return [Choice("dtype", "float16", "dtype_half", {})]
-    uncompiled = [Choice("compile", False, "compile_old", {})] if card.without_compiling else []
-    return [Choice("dtype", "float32", "dtype_single", {}), *uncompiled]
+        return [Choice("dtype", "float16", "dtype_half")]
+    uncompiled = [Choice("compile", False, "compile_old")] if card.without_compiling else []
+    return [Choice("dtype", "float32", "dtype_single"), *uncompiled]
 
 
 def _own(frame: Frame) -> list[Choice]:
@@ -192,7 +191,7 @@ def _saves(frame: Frame) -> int:
     if frame.step_s is None:
         return 0
     most = max(_HALF_AN_HOUR, 2 * _copied_s(frame) / _MOST_SHARE) / frame.step_s
-    return min(frame.max_iters, max(each for each in _NICE if each <= max(1.0, most)))
+    return min(frame.budget.max_iters, max(each for each in _NICE if each <= max(1.0, most)))
 
 
 def _copied_s(frame: Frame) -> float:
@@ -205,7 +204,7 @@ def _copied_s(frame: Frame) -> float:
 def _of_evaluations(frame: Frame, interval: int, batches: int) -> list[Choice]:
     """The two knobs. A run may be so short that its only evaluation takes more than its share."""
     ours, theirs = _shares(frame, interval, batches)
-    evaluations = frame.max_iters // interval
+    evaluations = frame.budget.max_iters // interval
     numbers: dict[str, object] = {"evaluations": evaluations, "own_share": ours, "nanogpt_share": theirs}
     if theirs > _MOST_SHARE and evaluations == 1:
         reason = "eval_interval_short"
@@ -230,21 +229,21 @@ def _evaluations(frame: Frame) -> tuple[int, int]:
     """
     per_batch = frame.micro.sequences * frame.model.block_size
     batches = max(1, round(_EVALUATION_TOKENS / per_batch))
-    most = frame.max_iters / _EVALUATIONS
+    most = frame.budget.max_iters / _EVALUATIONS
     if frame.step_s is not None:
         most = min(most, _HOUR / frame.step_s)
     interval = max((each for each in _NICE if each <= most), default=1)
     most_share = _MOST_SHARE_OVERFITTING if frame.model.dropout else _MOST_SHARE
     while batches > 1 and 2 * _steps_worth(frame, batches) / interval > most_share / 2:
         batches //= 2
-    while _shares(frame, interval, batches)[1] > most_share and interval < frame.max_iters:
+    while _shares(frame, interval, batches)[1] > most_share and interval < frame.budget.max_iters:
         interval = _next(interval)
-    return min(interval, frame.max_iters), batches
+    return min(interval, frame.budget.max_iters), batches
 
 
 def _steps_worth(frame: Frame, batches: int) -> float:
     """An evaluation of one split, in units of steps."""
-    return batches * frame.micro.sequences * frame.model.block_size * _FORWARD / frame.tokens_per_step
+    return batches * frame.micro.sequences * frame.model.block_size * _FORWARD / frame.budget.per_step
 
 
 def _next(interval: int) -> int:

@@ -9,11 +9,11 @@ from nanopace.hardware.cards import Card
 from nanopace.hardware.memory import (
     GIB,
     climb_with_host,
+    fits,
     fused_peak_bytes,
     largest_fused_micro_batch,
     largest_micro_batch,
     peak_bytes,
-    usable_bytes,
 )
 from nanopace.hardware.speed import own_kernels, pace
 from nanopace.memory_ladder import keeps_gradients, useful_steps
@@ -80,8 +80,8 @@ def host_micro_batch(card: Card, model: Model, sequences: int) -> MicroBatch | N
     if not fused(card, model):
         return None
     for count in reversed([each for each in divisors(sequences) if each <= _TOGETHER]):
-        steps = climb_with_host(*model.size, count, card.memory_gb)
-        if fused_peak_bytes(*model.size, count, steps) <= usable_bytes(card.memory_gb):
+        steps = climb_with_host(model.size, count, card.memory_gb)
+        if fits(model.size, count, card.memory_gb, steps):
             return MicroBatch(count, steps)
     return None
 
@@ -100,7 +100,7 @@ def largest_released(card: Card, model: Model) -> int:
 
 def _largest_compiled(card: Card, model: Model, memory_gb: float) -> int:
     """For nanoGPT, or for ours without our kernels."""
-    return largest_micro_batch(*model.size, memory_gb, not card.without_compiling, single=in_float32(card))
+    return largest_micro_batch(model.size, memory_gb, not card.without_compiling, single=in_float32(card))
 
 
 def in_float32(card: Card) -> bool:
@@ -109,14 +109,14 @@ def in_float32(card: Card) -> bool:
 
 
 def _largest(card: Card, model: Model, steps: Sequence[str]) -> int:
-    return largest_fused_micro_batch(*model.size, card.memory_gb, steps)
+    return largest_fused_micro_batch(model.size, card.memory_gb, steps)
 
 
 def memory_of(card: Card, model: Model, count: int, steps: Sequence[str]) -> int:
     """The bytes that a step takes on the card."""
     if fused(card, model):
-        return fused_peak_bytes(*model.size, count, steps)
-    return peak_bytes(*model.size, count, compiled=not card.without_compiling, single=in_float32(card))
+        return fused_peak_bytes(model.size, count, steps)
+    return peak_bytes(model.size, count, compiled=not card.without_compiling, single=in_float32(card))
 
 
 def pick_micro_batch(card: Card, model: Model, sequences: int) -> MicroBatch:
@@ -146,7 +146,7 @@ def pick_micro_batch(card: Card, model: Model, sequences: int) -> MicroBatch:
 
 
 def _speed(card: Card, model: Model, sequences: int, count: int, steps: Sequence[str]) -> float | None:
-    speed = pace(card, *model.size, count, sequences // count, trainer=trainer_of(card, model), steps=steps)
+    speed = pace(card, model.size, count, sequences // count, trainer=trainer_of(card, model), steps=steps)
     return None if speed is None else speed.expected
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from nanopace.errors import UsageError
-from nanopace.hardware.flops import flops_per_token, parameters
+from nanopace.hardware.flops import Size, flops_per_token, parameters
 from nanopace.literals import shown
 
 GPT2_VOCABULARY = 50304
@@ -27,7 +27,7 @@ class Model:
     dropout: float = 0.0
 
     @property
-    def size(self) -> tuple[int, int, int, int]:
+    def size(self) -> Size:
         """In the order that the functions of hardware/ take."""
         return self.n_layer, self.n_embd, self.vocab_size, self.block_size
 

@@ -109,11 +109,11 @@ def recommend(
     accumulation = sequences // micro.sequences
     epochs = None if dataset.tokens is None else trained / dataset.tokens
     trainer = trainer_of(card, model)
-    speed = pace(card, *model.size, micro.sequences, accumulation, trainer=trainer, steps=micro.steps)
+    speed = pace(card, model.size, micro.sequences, accumulation, trainer=trainer, steps=micro.steps)
     most_in_nanogpt = found_rungs[-1].micro_batch
     in_nanogpt = most_in_nanogpt >= micro.sequences
-    foreign = pace(card, *model.size, micro.sequences, accumulation, trainer="nanogpt") if in_nanogpt else None
-    old = pace(card, *model.size, micro.sequences, accumulation, trainer="nanogpt_early") if in_nanogpt else None
+    foreign = pace(card, model.size, micro.sequences, accumulation, trainer="nanogpt") if in_nanogpt else None
+    old = pace(card, model.size, micro.sequences, accumulation, trainer="nanogpt_early") if in_nanogpt else None
     law = (model.parameters, trained, min(dataset.tokens or trained, trained), dataset.vocab_size or model.vocab_size)
     loss = expected_loss(*law)
     seconds = None if speed is None else speed.time_of(trained)
@@ -123,9 +123,7 @@ def recommend(
         model=model,
         micro=micro,
         accumulation=accumulation,
-        tokens_per_step=budget.per_step,
-        max_iters=budget.max_iters,
-        budget=budget.reason,
+        budget=budget,
         dataset=dataset,
         epochs=epochs,
         step_s=None if speed is None else budget.per_step / speed.expected,
@@ -159,7 +157,7 @@ def recommend(
         accumulation=accumulation,
         ladder=micro.steps,
         memory_bytes=memory_of(card, model, micro.sequences, micro.steps),
-        host_bytes=host_bytes(*model.size, micro.sequences, micro.steps),
+        host_bytes=host_bytes(model.size, micro.sequences, micro.steps),
         nanogpt_fits=in_nanogpt,
         tokens_per_s=speed,
         nanogpt_tokens_per_s=foreign,
@@ -204,7 +202,7 @@ def seconds_to(card: Card, model: Model, dataset: Dataset, tokens: int | None = 
     budget = budget_of(model, dataset, tokens)
     micro = pick_micro_batch(card, model, budget.sequences)
     count, trainer = budget.sequences // micro.sequences, trainer_of(card, model)
-    speed = pace(card, *model.size, micro.sequences, count, trainer=trainer, steps=micro.steps)
+    speed = pace(card, model.size, micro.sequences, count, trainer=trainer, steps=micro.steps)
     return None if speed is None else speed.time_of(budget.tokens)
 
 
@@ -246,7 +244,7 @@ def _several(card: Card, model: Model, sequences: int, most: int, tokens: int) -
         if not possible or link is None:
             continue
         batch_size = possible[-1]
-        one = pace(card, *model.size, batch_size, max(1, sequences // batch_size // count), trainer="nanogpt")
+        one = pace(card, model.size, batch_size, max(1, sequences // batch_size // count), trainer="nanogpt")
         if one is not None:
             rate = together(one, count, sequences * model.block_size, model.parameters, link)
             yield Together(count, batch_size, sequences // batch_size, link, rate, rate.time_of(tokens))

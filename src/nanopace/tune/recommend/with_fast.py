@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from nanopace.hardware.cards import Card
-from nanopace.hardware.memory import fused_peak_bytes, usable_bytes
+from nanopace.hardware.memory import fits
 from nanopace.hardware.speed import Range, kernels_measured
 from nanopace.tune.recommend.micro_batch import fused
 from nanopace.tune.recommend.models import NAMED, Model
@@ -33,7 +33,7 @@ def fast_seconds(
         return None
     if model.size != _COMPARED or tokens < _FEWEST_TOKENS:
         return None
-    if fused_peak_bytes(*model.size, sequences, recipe="fast", fp8=True) > usable_bytes(card.memory_gb):
+    if not fits(model.size, sequences, card.memory_gb, (), recipe="fast", fp8=True):
         return None
     theirs = nanogpt.time_of(tokens)
     # The ratio includes what our kernels gain on an H200; elsewhere they may gain nothing.

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 
 from nanopace.hardware.calibration import Calibration
 from nanopace.tune.failures import failure
-from nanopace.tune.ratios import interval, plain, times
+from nanopace.tune.ratios import figures, plain
 from nanopace.tune.search.knob_trials import KnobTrial
 from nanopace.tune.search.micro_batch_search import Probe
 from nanopace.tune.search.trial_runner import Changed, Tried
 from nanopace.tune.search.tune import Change, Tuned
-from nanopace.tune.shapley import Share
 from nanopace.views.document import Cell, Table, Text
 from nanopace.views.terminal.writer import TerminalWriter
-from nanopace.wording.catalog import UNKNOWN, Words, words
+from nanopace.wording.catalog import Words, words
 
 _UNSTEADY = 1.2  # times as fast, with the same setting
 _WAITING = 0.01  # of the steps' time, for data: above this, more than one thread would help
@@ -69,13 +68,11 @@ def _answer(found: Tuned, words: Words) -> str:
     if not found.gain.shows:
         return words.text(
             "As fast as the given config, as far as the trials show: {ratio}x ({interval}).",
-            ratio=times(found.gain.value, words),
-            interval=interval(found.gain, words),
+            **figures(found.gain, words),
         )
     return words.text(
         "{ratio}x as fast as the given config ({interval}): {after} tokens/s against {before}.",
-        ratio=times(found.gain.value, words),
-        interval=interval(found.gain, words),
+        **figures(found.gain, words),
         after=words.si(after),
         before=words.si(before),
     )
@@ -83,19 +80,11 @@ def _answer(found: Tuned, words: Words) -> str:
 
 def _of_knob(trial: KnobTrial, words: Words) -> str:
     setting = f"{trial.knob}={trial.value}"
-    if trial.verdict == "no_gain" and trial.speed is not None and trial.speed.error is None:
-        return words.text(
-            "{setting} does not help: {ratio}x in its one trial.",
-            setting=setting,
-            ratio=times(trial.speed.value, words),
-        )
     if trial.verdict == "no_gain" and trial.speed is not None:
-        return words.text(
-            "{setting} does not help: {ratio}x ({interval}).",
-            setting=setting,
-            ratio=times(trial.speed.value, words),
-            interval=interval(trial.speed, words),
-        )
+        said = figures(trial.speed, words)
+        if trial.speed.error is None:
+            return words.text("{setting} does not help: {ratio}x in its one trial.", setting=setting, **said)
+        return words.text("{setting} does not help: {ratio}x ({interval}).", setting=setting, **said)
     if trial.verdict == "failed":
         return words.text("{setting} fails to train: {said}", setting=setting, said=trial.said)
     if trial.verdict == "no_time":
@@ -177,11 +166,7 @@ def _of_the_machine(measured: Calibration, utilisation: float | None, words: Wor
 
 
 def _changed_row(change: Change, found: Tuned, words: Words) -> Sequence[Text]:
-    return (
-        Cell(change.knob, "bold"),
-        f"{plain(change.before)} → {plain(change.after)}",
-        _reason(change, found, words),
-    )
+    return (Cell(change.knob, "bold"), f"{plain(change.before)} → {plain(change.after)}", _reason(change, found, words))
 
 
 def _reason(change: Change, found: Tuned, words: Words) -> str:
@@ -190,13 +175,8 @@ def _reason(change: Change, found: Tuned, words: Words) -> str:
     if change.reason == "tokens_per_step":
         return words.text("so a step keeps its {tokens} tokens", tokens=found.sequences * found.block_size)
     speed = next(each.speed for each in found.knobs if each.knob == change.knob)
-    return words.text("{ratio}x as fast with it ({interval})", **_figures(speed, words))
-
-
-def _figures(speed: Share | None, words: Words) -> dict[str, str]:
-    if speed is None:
-        return {"ratio": UNKNOWN, "interval": UNKNOWN}
-    return {"ratio": times(speed.value, words), "interval": interval(speed, words)}
+    assert speed is not None, "it was kept because of its speed"
+    return words.text("{ratio}x as fast with it ({interval})", **figures(speed, words))
 
 
 def _trial_row(tried: Tried, words: Words) -> Sequence[Text]:
