@@ -36,6 +36,11 @@ class Finding(Record):
     saves_share: float | None = None  # of this run's wall clock
     advice: bool = False
 
+    def number(self, name: str) -> float:
+        """One of its numbers; 0 if that is unknown."""
+        number = self.numbers.get(name)
+        return number if isinstance(number, (int, float)) else 0.0
+
 
 class Source(Record):
     """Which log this is, and which iterations it covers."""

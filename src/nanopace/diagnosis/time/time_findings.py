@@ -175,8 +175,7 @@ def _in_doubt(breakdown: Breakdown) -> list[Finding]:
 
 def stalls_in_doubt_s(findings: Sequence[Finding]) -> float:
     """Of what counts as stalls, what may have been checkpoints."""
-    longer = (each.numbers["longer_s"] for each in findings if each.code == "save_in_doubt")
-    return sum(each for each in longer if isinstance(each, (int, float)))
+    return sum(each.number("longer_s") for each in findings if each.code == "save_in_doubt")
 
 
 def _excess_in_doubt(breakdown: Breakdown) -> list[tuple[float, int]]:
