@@ -257,11 +257,6 @@ def test_no_validation_loss_no_claim(make_diagnosis: Any) -> None:
         assert sooner(known, unknown) == []
 
 
-def test_bits_per_byte_and_loss_are_no_pair(make_diagnosis: Any) -> None:
-    curve = [(0, 0.0, 5.0), (10, 10.0, 3.0)]
-    assert arrive(make_diagnosis(curve=curve), make_diagnosis(curve=curve, metric="bpb")) is None
-
-
 def test_with_other_tokens_bits_per_byte_are_compared_where_both_have_them(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     a = read(ledger(one, tokenizer="x", bytes_per_token=1.0))  # down to 3 nats per byte

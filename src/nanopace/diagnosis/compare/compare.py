@@ -122,7 +122,7 @@ def _by_time(a: Diagnosis, b: Diagnosis) -> Aligned:
 
 
 def _aligned(a: Diagnosis, b: Diagnosis, places_a: Sequence[float | None], places_b: Sequence[float | None]) -> Aligned:
-    if a.loss.metric != b.loss.metric or why_incomparable(a, b) is not None:
+    if why_incomparable(a, b) is not None:
         return Aligned()
     of_a, of_b = trained_curve(a, places_a), trained_curve(b, places_b)
     found = align(of_a, of_b)

@@ -274,19 +274,12 @@ def _wall(run: Run, pace: Pace, breakdown: Breakdown, spent: Mapping[Bucket, flo
     total_ms = sum(spent.values())
     awake_ms = total_ms - spent["suspended"]
     overhead_ms = spent["evaluation"] + spent["checkpoint"]
+    seconds = {f"{bucket}_s": ms / 1000 for bucket, ms in spent.items()}
+    unknown = {"evaluation_s": no_cost, "checkpoint_s": no_save_cost or contained, "unknown_s": without_cost}
     return Wall(
+        **{name: None if unknown.get(name) and not known_s else known_s for name, known_s in seconds.items()},
         total_s=total_ms / 1000,
-        training_s=spent["training"] / 1000,
-        evaluation_s=None if no_cost and not spent["evaluation"] else spent["evaluation"] / 1000,
-        checkpoint_s=None if (no_save_cost or contained) and not spent["checkpoint"] else spent["checkpoint"] / 1000,
-        startup_s=spent["startup"] / 1000,
-        stall_s=spent["stall"] / 1000,
-        restart_s=spent["restart"] / 1000,
-        other_s=spent["other"] / 1000,
-        unknown_s=None if without_cost and not spent["unknown"] else spent["unknown"] / 1000,
         overhead_share=None if without_cost or no_cost or no_save_cost or not awake_ms else overhead_ms / awake_ms,
         goodput=spent["training"] / awake_ms if awake_ms else 0.0,
         measured=measured,
-        suspended_s=spent["suspended"] / 1000,
-        rollback_s=spent["rollback"] / 1000,
     )
