@@ -79,20 +79,18 @@ def test_stalls_that_recur_are_periodic() -> None:
     assert set(causes.values()) == {("periodic",)}
 
 
-def test_stalls_without_a_rhythm_are_stalls() -> None:
-    stalls = dict.fromkeys([400, 1100, 4200, 4700, 9900, 15_100], 900.0)
-    breakdown = breakdown_of(nanogpt_run(eval_interval=0, stalls=stalls))
+@pytest.mark.parametrize(
+    "held",
+    [
+        (400, 1100, 4200, 4700, 9900, 15_100),
+        (5000, 5100, 5200, 5300),  # one after the other
+        (1100, 2600, 4100),  # as far apart, which may be chance
+    ],
+)
+def test_stalls_without_a_rhythm_are_stalls(held: tuple[int, ...]) -> None:
+    breakdown = breakdown_of(nanogpt_run(eval_interval=0, stalls=dict.fromkeys(held, 900.0)))
     assert breakdown.period is None
     assert {row.causes for row in breakdown.slow_rows if row.iteration} == {("stall",)}
-
-
-def test_slow_rows_in_a_row_are_no_rhythm() -> None:
-    stalls = dict.fromkeys([5000, 5100, 5200, 5300], 900.0)
-    assert breakdown_of(nanogpt_run(eval_interval=0, stalls=stalls)).period is None
-
-
-def test_three_stalls_as_far_apart_by_chance_are_no_rhythm() -> None:
-    assert breakdown_of(nanogpt_run(stalls={1100: 900.0, 2600: 700.0, 4100: 800.0})).period is None
 
 
 def test_a_rhythm_that_all_plain_rows_have_is_only_the_log_s() -> None:
