@@ -39,25 +39,22 @@ def test_what_cannot_be_told_apart_stays_together() -> None:
     assert dict(row.parts_ms) == {"evaluation": row.excess_ms}
 
 
-def test_startup_is_a_step_an_evaluation_and_the_rest() -> None:
-    startup = breakdown_of(nanogpt_run()).startup
+@pytest.mark.parametrize(
+    ("run", "evaluation_ms", "compile_ms", "together_ms"),
+    [
+        (nanogpt_run(), 5140.0, 7200.0, 12_340.0),
+        (nanogpt_run(400), None, None, 12_340.0),  # without a cost for evaluations it is not split
+        (nanogpt_run(eval_interval=0), 0.0, 7200.0, 7200.0),
+    ],
+)
+def test_startup_is_a_step_an_evaluation_and_the_rest(
+    run: Run, evaluation_ms: float | None, compile_ms: float | None, together_ms: float
+) -> None:
+    startup = breakdown_of(run).startup
     assert startup is not None
-    assert startup.evaluation_ms == pytest.approx(5140, abs=5)
-    assert startup.compile_ms == pytest.approx(7200, abs=10)
-    assert startup.total_ms == pytest.approx(startup.step_ms + 5140 + 7200, abs=10)
-
-
-def test_startup_without_a_cost_for_evaluations_is_not_split() -> None:
-    startup = breakdown_of(nanogpt_run(400)).startup
-    assert startup is not None
-    assert startup.evaluation_ms is None
-    assert startup.compile_ms is None
-
-
-def test_startup_without_evaluation() -> None:
-    startup = breakdown_of(nanogpt_run(eval_interval=0)).startup
-    assert startup is not None
-    assert startup.evaluation_ms == 0.0
+    assert startup.evaluation_ms == (evaluation_ms and pytest.approx(evaluation_ms, abs=5))
+    assert startup.compile_ms == (compile_ms and pytest.approx(compile_ms, abs=10))
+    assert startup.total_ms == pytest.approx(startup.step_ms + together_ms, abs=10)
 
 
 def test_no_startup_where_the_first_row_is_a_step() -> None:
