@@ -56,32 +56,24 @@ def make(
     spent: dict[str, Any] = {
         "total_s": 2000.0, "training_s": 2000.0, "evaluation_s": 0.0, "checkpoint_s": 0.0, "startup_s": 0.0,
         "stall_s": 0.0, "restart_s": 0.0, "other_s": 0.0, "unknown_s": 0.0, "overhead_share": 0.0, "goodput": 1.0,
-        "measured": False,
     }  # fmt: skip
-    evaluated: dict[str, Any] = {
-        "count": 0, "visible": 0, "hidden": 0, "each_ms": None, "interval": None, "contains_checkpoint": False,
-        "predicted_ms": None,
-    }  # fmt: skip
-    saved: dict[str, Any] = {"count": 0, "each_ms": None, "basis": "unknown", "saved_rows": 0, "unsaved_rows": 0}
+    evaluated: dict[str, Any] = {"count": 0, "visible": 0, "hidden": 0, "each_ms": None, "interval": None}
+    saved: dict[str, Any] = {"count": 0, "each_ms": None, "basis": "unknown"}
     return Diagnosis(
         source=Source(name, "nanogpt", iterations // 100, 0, iterations, log_interval, None),
         facts={knob: Fact(value, "flag") for knob, value in (named | dict(knobs or {})).items()},
-        step=Step(median_ms, 0.001, 100, 0, (), None),
+        step=Step(median_ms, 0.001, 100),
         slow_rows=(),
         evaluations=Evaluations(**(evaluated | dict(evaluations or {}))),
         checkpoints=Checkpoints(**(saved | dict(checkpoints or {}))),
         startup=Startup(1000.0, median_ms, None, None),
         restarts=Restarts(0, 0, 0.0),
         wall=Wall(**(spent | dict(wall or {}))),
-        ahead=Ahead(median_ms, max_iters, None, None),
+        ahead=Ahead(median_ms, max_iters),
         throughput=Throughput(
             tokens_per_s=tokens / median_ms * 1000 if tokens else None,
-            tokens_per_s_overall=None,
-            tokens_per_day=None,
             tokens_per_iteration=tokens,
-            tokens_total=None,
             micro_batch_ms=median_ms / accumulation if isinstance(accumulation, int) else None,
-            micro_batch_sequences=None,
         ),
         mfu=Mfu(None, None, 312.0, None, None, mfu, None, card, peak, None, None),
         model=Model(None, flops, None),

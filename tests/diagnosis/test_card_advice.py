@@ -7,9 +7,22 @@ from typing import Any
 import pytest
 
 from nanopace.diagnosis.advice import advise
+from nanopace.diagnosis.result import Diagnosis
 from nanopace.record import replace
 
 from .advised import GPT2, codes, run_of
+
+
+@pytest.fixture
+def idle(make_diagnosis: Any) -> Diagnosis:
+    made: Diagnosis = make_diagnosis(mfu=0.3, card="Some card", peak=100.0)
+    return made
+
+
+def larger(diagnosis: Diagnosis, **knobs: Any) -> tuple[Any, Any] | None:
+    """The micro-batch and the accumulation that are advised."""
+    found = [f.numbers for f in advise(run_of(**GPT2, **knobs), diagnosis) if f.code == "larger_micro_batch"]
+    return (found[0]["to_batch"], found[0]["to_accumulation"]) if found else None
 
 
 @pytest.mark.parametrize(
@@ -35,10 +48,9 @@ def test_a_larger_micro_batch_keeps_the_tokens(
 ) -> None:
     fits = {24: 40, 12: 15, 4: 5}  # the memory model has tests of its own
     monkeypatch.setattr("nanopace.hardware.memory.largest_micro_batch", lambda *given: fits[given[1]])
-    run = run_of(**GPT2, batch_size=batch, gradient_accumulation_steps=accumulation, gpu_memory_gb=memory_gb)
     diagnosis = make_diagnosis(mfu=mfu, card=None if mfu is None else "Some card", peak=100.0)
-    found = [f.numbers for f in advise(run, diagnosis) if f.code == "larger_micro_batch"]
-    assert [(f["to_batch"], f["to_accumulation"]) for f in found] == ([expected] if expected else [])
+    knobs = {"batch_size": batch, "gradient_accumulation_steps": accumulation, "gpu_memory_gb": memory_gb}
+    assert larger(diagnosis, **knobs) == expected
 
 
 @pytest.mark.parametrize(
@@ -54,33 +66,30 @@ def test_a_larger_micro_batch_keeps_the_tokens(
     ],
 )
 def test_each_card_keeps_as_many_passes_as_the_others(
-    make_diagnosis: Any, cards: int, accumulation: int, expected: tuple[int, int] | None
+    idle: Diagnosis, cards: int, accumulation: int, expected: tuple[int, int] | None
 ) -> None:
     """nanoGPT divides its accumulation among the cards, and refuses a remainder."""
-    run = run_of(**GPT2, batch_size=4, gradient_accumulation_steps=accumulation, gpu_memory_gb=80, gpu_count=cards)
-    diagnosis = make_diagnosis(mfu=0.3, card="Some card", peak=100.0)
-    found = [f.numbers for f in advise(run, diagnosis) if f.code == "larger_micro_batch"]
-    assert [(f["to_batch"], f["to_accumulation"]) for f in found] == ([expected] if expected else [])
+    knobs = {"batch_size": 4, "gradient_accumulation_steps": accumulation, "gpu_memory_gb": 80, "gpu_count": cards}
+    assert larger(idle, **knobs) == expected
 
 
-@pytest.mark.parametrize(("batch", "expected"), [(2, 8), (5, 10), (8, None), (15, None)])
-def test_twelve_gigabytes_hold_fifteen_sequences_of_nanogpt(
-    make_diagnosis: Any, batch: int, expected: int | None
+@pytest.mark.parametrize(
+    ("batch", "parameters", "expected"),
+    [
+        (2, None, (8, 16)),  # as measured with nanoGPT's train.py: 15 fit, 16 ran out of memory on a user's card
+        (5, None, (10, 32)),
+        (8, None, None),
+        (15, None, None),
+        (2, 124e6, (8, 16)),
+        (2, 450e6, (4, 32)),  # what a model has more than nanoGPT's takes memory
+        (2, 600e6, None),
+    ],
+)
+def test_what_twelve_gigabytes_hold(
+    idle: Diagnosis, batch: int, parameters: float | None, expected: tuple[int, int] | None
 ) -> None:
-    """As measured with its train.py; 16 ran out of memory on a user's card."""
-    run = run_of(**GPT2, batch_size=batch, gradient_accumulation_steps=64, gpu_memory_gb=12)
-    diagnosis = make_diagnosis(mfu=0.3, card="Some card", peak=100.0)
-    found = [f.numbers["to_batch"] for f in advise(run, diagnosis) if f.code == "larger_micro_batch"]
-    assert found == ([expected] if expected else [])
-
-
-@pytest.mark.parametrize(("parameters", "expected"), [(124e6, [8]), (450e6, [4]), (600e6, [])])
-def test_what_a_model_has_more_than_nanogpt_takes_memory(
-    make_diagnosis: Any, parameters: float, expected: list[int]
-) -> None:
-    run = run_of(**GPT2, batch_size=2, gradient_accumulation_steps=64, gpu_memory_gb=12, parameters=parameters)
-    diagnosis = make_diagnosis(mfu=0.3, card="Some card", peak=100.0)
-    assert [f.numbers["to_batch"] for f in advise(run, diagnosis) if f.code == "larger_micro_batch"] == expected
+    more = {} if parameters is None else {"parameters": parameters}
+    assert larger(idle, batch_size=batch, gradient_accumulation_steps=64, gpu_memory_gb=12, **more) == expected
 
 
 def test_neither_a_larger_micro_batch_nor_compiling_gives_a_card_power(make_diagnosis: Any) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from itertools import pairwise
 
 import pytest
 
@@ -104,22 +103,6 @@ def test_evaluations_inside_a_folded_row() -> None:
     rows = Rows([Row(0, 10.0), Row(1, 10.0, count=1000, last_iteration=1000, sum_ms=10_000.0), Row(1001, 10.0)])
     run = Run("log", "nanogpt", rows, evaluations=(Evaluation(500, 4.0, 4.0),), row_contains_evaluation=False)
     assert curves_of(run).eval_seconds == pytest.approx((5.0,), abs=0.02)
-
-
-def test_of_very_many_slow_rows_those_of_all_the_run_are_drawn() -> None:
-    """Evaluations become cheaper halfway, and the expensive ones alone would fill the chart."""
-    times = [100.0] + [100.0 if n % 5 else 3000.0 if n < 10_000 else 2500.0 for n in range(1, 20_000)]
-    evaluated = range(5, 20_000, 5)
-    curves = curves_of(rows_run(times, log_interval=1, evaluated=evaluated))
-    drawn = [
-        iteration
-        for iteration, cause in zip(curves.row_iteration, curves.row_cause, strict=True)
-        if cause == "evaluation"
-    ]
-    assert len(drawn) <= MOST_OF_A_CAUSE
-    late = [iteration for iteration in drawn if iteration >= 10_000]
-    assert len(late) == pytest.approx(len(drawn) / 2, rel=0.05)
-    assert max(after - before for before, after in pairwise(drawn)) <= 100
 
 
 def test_of_very_many_slow_rows_the_longest_and_the_rare_are_drawn() -> None:

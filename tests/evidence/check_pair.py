@@ -253,12 +253,6 @@ def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
     return None if said["later_s"] <= said["sooner_s"] * 1.2 else f"{said['sooner_s']} against {said['later_s']} s"
 
 
-@check("compare_known_differ")
-def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
-    named = set(said["knob"].replace(" × ", ", ").split(", "))
-    return None if named <= changed(pair) else f"{named - changed(pair)} did not change"
-
-
 @check("compare_leads_time", "compare_crossover", "compare_crossover_best")
 def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
     if why := over_time(pair):
@@ -387,7 +381,7 @@ def changed(pair: Pair) -> set[str]:
     return {name for name, (of_a, of_b) in knobs.items() if of_a != of_b}
 
 
-@check("compare_one_knob", "compare_speed_knob", "compare_several_knobs")
+@check("compare_one_knob", "compare_speed_knob", "compare_several_knobs", "compare_known_differ")
 def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
     named = set((said.get("knob") or said["knobs"]).replace(" × ", ", ").split(", "))
     return None if named <= changed(pair) else f"{named - changed(pair)} did not change"

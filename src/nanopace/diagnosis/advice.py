@@ -68,11 +68,6 @@ def _saving(diagnosis: Diagnosis, code: str, seconds: float, **numbers: Number) 
     return Finding(code, numbers, saves_s=seconds, saves_share=seconds / diagnosis.wall.awake_s, advice=True)
 
 
-def _number(finding: Finding, name: str) -> float:
-    number = finding.numbers.get(name)
-    return number if isinstance(number, (int, float)) else 0.0
-
-
 def _nothing_to_gain(diagnosis: Diagnosis) -> bool:
     """Whether too little could be saved, as far as the log shows."""
     wall, mfu = diagnosis.wall, diagnosis.mfu
@@ -218,7 +213,7 @@ def _find_the_stall(diagnosis: Diagnosis) -> Finding | None:
     stall_s, total_s = (diagnosis.wall.stall_s or 0.0) - waited_for_data_s(diagnosis.faults), diagnosis.wall.awake_s
     stall_s -= stalls_in_doubt_s(diagnosis.findings)
     known = ("fetch_stalls", "uneven_rows")  # the cause of these, and that each of those lost too little to list
-    stall_s -= sum(_number(each, "total_s") for each in diagnosis.findings if each.code in known)
+    stall_s -= sum(each.number("total_s") for each in diagnosis.findings if each.code in known)
     if not diagnosis.step.normal_rows or total_s <= 0 or stall_s < _STALL_SHARE * total_s:
         return None
     stalled = sum(row.count for row in diagnosis.slow_rows if {"stall", "periodic"} & {*row.causes})
@@ -227,7 +222,7 @@ def _find_the_stall(diagnosis: Diagnosis) -> Finding | None:
     periodic = next((finding for finding in diagnosis.findings if finding.code == "periodic_stalls"), None)
     if periodic is None:
         return _saving(diagnosis, "find_the_stall", stall_s, interval=None)
-    stall_s = min(stall_s, _number(periodic, "total_s") or stall_s)  # the others have other causes
+    stall_s = min(stall_s, periodic.number("total_s") or stall_s)  # the others have other causes
     return _saving(diagnosis, "find_the_stall", stall_s, interval=periodic.numbers.get("interval"))
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from nanopace.diagnosis.bill import Bill, BilledPhase, EnergyBasis, GpusBasis, Missing
 from nanopace.diagnosis.result import Diagnosis, Wall
+from nanopace.diagnosis.time.wall_time import Bucket
 from nanopace.errors import CardError
 from nanopace.prices import JOULES_PER_KWH, Prices, Used
 from nanopace.record import replace
 
-PHASES = (
-    *("training", "evaluation", "checkpoint", "startup", "stall"),
-    *("suspended", "restart", "rollback", "other", "unknown"),
-)
+PHASES = get_args(Bucket)
 
 
 class _Power(NamedTuple):

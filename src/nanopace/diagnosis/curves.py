@@ -13,7 +13,7 @@ from nanopace.diagnosis.time.rows import NORMAL, SLOW, UNEVEN, Pace
 from nanopace.diagnosis.time.slow_rows import Breakdown
 from nanopace.diagnosis.time.wall_time import Clock
 from nanopace.record import replace
-from nanopace.run import Evaluation, Run
+from nanopace.run import Evaluation, Rows, Run
 
 Item = TypeVar("Item")
 
@@ -28,23 +28,19 @@ def draw(run: Run, pace: Pace, breakdown: Breakdown, mfu: Mfu, clock: Clock) -> 
     """Thin out the rows and put each point on the clock."""
     rows = run.rows
     chosen = _chosen(run, pace, breakdown)
-    evaluations = _spread([each for each in run.evaluations if each.metric != "core"], MOST_EVALUATIONS)
-    saved = breakdown.costs.saved
+    evaluations = _shown_evaluations(run)
     saves = _saves(run, clock)
     measured = mfu.printed_last is not None  # only zeros means not measured
     return replace(
-        _evaluated(evaluations, saved),
-        row_iteration=tuple(rows.last_iteration[index] for index in chosen),
+        _without_times(run, rows, chosen, evaluations, breakdown.costs.saved),
         row_ms=tuple(rows.ms[index] for index in chosen),
         row_cause=tuple(_main_cause(breakdown.parts[index]) if pace.kind[index] == SLOW else None for index in chosen),
-        row_loss=tuple(_known(rows.loss[index]) for index in chosen),
         row_mfu_printed=tuple(_known(rows.mfu[index]) if measured else None for index in chosen),
         row_mfu_true=tuple(_true_mfu(run, pace, mfu, index) for index in chosen),
         row_seconds=tuple(clock.row_end_s[index] for index in chosen),
         eval_seconds=tuple(eval_seconds(run, pace, clock, evaluations)),
         save_ms=tuple(ms for ms, _ in saves),
         save_seconds=tuple(end_s for _, end_s in saves),
-        **_sensed(run),
     )
 
 
@@ -52,25 +48,31 @@ def draw_untimed(run: Run, saved: frozenset[int]) -> Curves:
     """The losses of a log without times. Parallel tuples have equal lengths, with None for unknowns."""
     rows = run.untimed_rows
     chosen = outlined(range(len(rows)), (rows.loss,))
-    evaluations = _spread([each for each in run.evaluations if each.metric != "core"], MOST_EVALUATIONS)
-    unknown, unknown_evaluations = (None,) * len(chosen), (None,) * len(evaluations)
+    evaluations = _shown_evaluations(run)
+    unknown = (None,) * len(chosen)
     return replace(
-        _evaluated(evaluations, saved),
-        row_iteration=tuple(rows.last_iteration[index] for index in chosen),
+        _without_times(run, rows, chosen, evaluations, saved),
         row_ms=unknown,
         row_cause=unknown,
-        row_loss=tuple(_known(rows.loss[index]) for index in chosen),
         row_mfu_printed=unknown,
         row_mfu_true=unknown,
         row_seconds=unknown,
-        eval_seconds=unknown_evaluations,
-        **_sensed(run),
+        eval_seconds=(None,) * len(evaluations),
     )
 
 
-def _evaluated(evaluations: Sequence[Evaluation], saved: frozenset[int]) -> Curves:
-    """What the evaluations measured."""
+def _shown_evaluations(run: Run) -> Sequence[Evaluation]:
+    return _spread([each for each in run.evaluations if each.metric != "core"], MOST_EVALUATIONS)
+
+
+def _without_times(
+    run: Run, rows: Rows, chosen: Sequence[int], evaluations: Sequence[Evaluation], saved: frozenset[int]
+) -> Curves:
+    """The losses of rows and evaluations, and the readings of the card's sensors, which are already thinned out."""
+    readings = run.gpu_readings
     return Curves(
+        row_iteration=tuple(rows.last_iteration[index] for index in chosen),
+        row_loss=tuple(_known(rows.loss[index]) for index in chosen),
         eval_iteration=tuple(each.iteration for each in evaluations),
         eval_train=tuple(each.train for each in evaluations),
         eval_train_steps=tuple(each.train_steps for each in evaluations),
@@ -78,20 +80,13 @@ def _evaluated(evaluations: Sequence[Evaluation], saved: frozenset[int]) -> Curv
         eval_saved=tuple(each.iteration in saved for each in evaluations),
         eval_bits=tuple(each.bits_per_byte for each in evaluations),
         eval_val_error=tuple(each.val_error for each in evaluations),
+        gpu_seconds=tuple(each.seconds for each in readings),
+        gpu_mhz=tuple(each.sm_mhz for each in readings),
+        gpu_watts=tuple(each.watts for each in readings),
+        gpu_celsius=tuple(each.celsius for each in readings),
+        gpu_memory_gb=tuple(each.memory_used_gb for each in readings),
+        gpu_throttle=tuple(each.throttle for each in readings),
     )
-
-
-def _sensed(run: Run) -> dict[str, tuple[float | str | None, ...]]:
-    """The readings of the card's sensors, already thinned out."""
-    readings = run.gpu_readings
-    return {
-        "gpu_seconds": tuple(each.seconds for each in readings),
-        "gpu_mhz": tuple(each.sm_mhz for each in readings),
-        "gpu_watts": tuple(each.watts for each in readings),
-        "gpu_celsius": tuple(each.celsius for each in readings),
-        "gpu_memory_gb": tuple(each.memory_used_gb for each in readings),
-        "gpu_throttle": tuple(each.throttle for each in readings),
-    }
 
 
 def _chosen(run: Run, pace: Pace, breakdown: Breakdown) -> list[int]:

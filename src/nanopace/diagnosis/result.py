@@ -36,6 +36,11 @@ class Finding(Record):
     saves_share: float | None = None  # of this run's wall clock
     advice: bool = False
 
+    def number(self, name: str) -> float:
+        """One of its numbers; 0 if that is unknown."""
+        number = self.numbers.get(name)
+        return number if isinstance(number, (int, float)) else 0.0
+
 
 class Source(Record):
     """Which log this is, and which iterations it covers."""
@@ -61,12 +66,12 @@ class Level(Record):
 class Step(Record):
     """The time of a normal step."""
 
-    median_ms: float | None  # None if the log has no times
-    spread: float | None  # scaled MAD of the normal rows as a fraction of the median
-    normal_rows: int
-    uneven_rows: int  # outside the noise, but not by enough to be slow
-    levels: tuple[Level, ...]  # one, unless the baseline shifted
-    drift_share: float | None  # slope of a steady drift over the whole run, as a fraction; None if there is no drift
+    median_ms: float | None = None  # None if the log has no times
+    spread: float | None = None  # scaled MAD of the normal rows as a fraction of the median
+    normal_rows: int = 0
+    uneven_rows: int = 0  # outside the noise, but not by enough to be slow
+    levels: tuple[Level, ...] = ()  # one, unless the baseline shifted
+    drift_share: float | None = None  # slope of a steady drift over the whole run, as a fraction; None without one
     change_share: float | None = None  # last fifth over first, minus 1; None if below 5% or possibly chance
     first_fifth_ms: float | None = None  # median of the first fifth of the plain rows; None for fewer than ten
     last_fifth_ms: float | None = None
@@ -93,8 +98,8 @@ class Evaluations(Record):
     hidden: int  # between rows, or outside the rows' clock
     each_ms: float | None  # per evaluation; includes the checkpoint if the two cannot be separated
     interval: int | None
-    contains_checkpoint: bool
-    predicted_ms: float | None  # 2 x eval_iters forward passes at a third of a micro-step; None without the config
+    contains_checkpoint: bool = False
+    predicted_ms: float | None = None  # 2 x eval_iters forward passes at a third of a micro-step, if these are known
     low_ms: float | None = None  # 80% interval of each_ms; spans all stretches if they differ
     high_ms: float | None = None
 
@@ -105,8 +110,8 @@ class Checkpoints(Record):
     count: int
     each_ms: float | None  # if basis is upper_bound: at most this
     basis: Basis
-    saved_rows: int  # evaluation rows with a save ...
-    unsaved_rows: int  # ... and without: the natural experiment
+    saved_rows: int = 0  # evaluation rows with a save ...
+    unsaved_rows: int = 0  # ... and without: the natural experiment
     background_ms: float | None = None
     low_ms: float | None = None  # 80% interval of the cost of one; None if only a bound is known
     high_ms: float | None = None
@@ -142,18 +147,18 @@ class Wall(Record):
     """Every second of the run. The parts add up to total_s; a part is None if it is included in another or unknown (the
     findings say which)."""
 
-    total_s: float | None
-    training_s: float | None
-    evaluation_s: float | None
-    checkpoint_s: float | None
-    startup_s: float | None
-    stall_s: float | None
-    restart_s: float | None
-    other_s: float | None  # logging and the like, as our trainer measures it
-    unknown_s: float | None  # None: the log's clock leaves out evaluations of unknown cost
-    overhead_share: float | None  # evaluation and checkpoints as a share of the time that the machine was awake
-    goodput: float | None  # training as a share of that time
-    measured: bool  # by the ledger's own clock, not reconstructed from rows
+    total_s: float | None = None
+    training_s: float | None = None
+    evaluation_s: float | None = None
+    checkpoint_s: float | None = None
+    startup_s: float | None = None
+    stall_s: float | None = None
+    restart_s: float | None = None
+    other_s: float | None = None  # logging and the like, as our trainer measures it
+    unknown_s: float | None = None  # None: the log's clock leaves out evaluations of unknown cost
+    overhead_share: float | None = None  # evaluation and checkpoints as a share of the time that the machine was awake
+    goodput: float | None = None  # training as a share of that time
+    measured: bool = False  # by the ledger's own clock, not reconstructed from rows
     suspended_s: float | None = 0.0  # the machine slept, or the run was stopped by Ctrl-Z
     rollback_s: float | None = 0.0  # steps repeated with other data
 
@@ -212,10 +217,10 @@ class Faults(Record):
 class Ahead(Record):
     """What remains to be done at this pace, including overhead."""
 
-    seconds_per_1000: float | None  # None if no row is a plain step
-    max_iters: int | None
-    remaining_iterations: int | None
-    eta_s: float | None
+    seconds_per_1000: float | None = None  # None if no row is a plain step
+    max_iters: int | None = None
+    remaining_iterations: int | None = None
+    eta_s: float | None = None
     overhead_share: float | None = None  # share of evaluations and checkpoints in that time
     eta_low_s: float | None = None  # 80% interval of eta_s; None if too little is known (see time_left.py)
     eta_high_s: float | None = None
@@ -224,13 +229,13 @@ class Ahead(Record):
 class Throughput(Record):
     """Speed in tokens, from normal rows only."""
 
-    tokens_per_s: float | None
-    tokens_per_s_overall: float | None  # including evaluations, checkpoints and stalls
-    tokens_per_day: float | None
-    tokens_per_iteration: float | None
-    tokens_total: float | None
-    micro_batch_ms: float | None
-    micro_batch_sequences: int | None
+    tokens_per_s: float | None = None
+    tokens_per_s_overall: float | None = None  # including evaluations, checkpoints and stalls
+    tokens_per_day: float | None = None
+    tokens_per_iteration: float | None = None
+    tokens_total: float | None = None
+    micro_batch_ms: float | None = None
+    micro_batch_sequences: int | None = None
     told_training_s: float | None = None  # the trainer's own total for its steps, without the first ones
 
 

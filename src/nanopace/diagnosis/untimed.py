@@ -24,7 +24,6 @@ from nanopace.diagnosis.time.wall_time import Clock
 from nanopace.record import replace
 from nanopace.run import Evaluation, Run
 
-_NO_STEP = Step(None, None, 0, 0, (), None)
 _NO_CLOCK = Clock(array("d"), (), array("d"), 0.0, 0.0)
 
 
@@ -45,19 +44,14 @@ def diagnose_untimed(run: Run) -> Diagnosis:
     return Diagnosis(
         source=describe_source(run),
         facts=run.facts,
-        step=_NO_STEP,
+        step=Step(),
         slow_rows=(),
         evaluations=costs.evaluations,
         checkpoints=costs.checkpoints,
         startup=None,
         restarts=restarts,
         wall=wall,
-        ahead=Ahead(
-            seconds_per_1000=None,
-            max_iters=None if limit is None else int(limit),
-            remaining_iterations=remaining,
-            eta_s=None,
-        ),
+        ahead=Ahead(max_iters=None if limit is None else int(limit), remaining_iterations=remaining),
         throughput=throughput,
         mfu=find_mfu(run, pace, throughput),
         model=describe_model(run),
@@ -91,16 +85,8 @@ def _wall(run: Run) -> Wall:
         evaluation_s = None  # not included in the total
     return Wall(
         total_s=total_s,
-        training_s=None,
         evaluation_s=evaluation_s,
-        checkpoint_s=None,
-        startup_s=None,
-        stall_s=None,
-        restart_s=None,
-        other_s=None,
         unknown_s=None if total_s is None else total_s - (evaluation_s or 0.0),
-        overhead_share=None,
-        goodput=None,
         measured=total_s is not None,
         suspended_s=None,
         rollback_s=None,
@@ -129,12 +115,9 @@ def _throughput(run: Run, wall: Wall, steps: int | None) -> Throughput:
     total = tokens * steps if tokens and steps else None
     sequences = run.number("batch_size")
     return Throughput(
-        tokens_per_s=None,
         tokens_per_s_overall=total / wall.total_s if total and wall.total_s else None,
-        tokens_per_day=None,
         tokens_per_iteration=tokens,
         tokens_total=total,
-        micro_batch_ms=None,
         micro_batch_sequences=int(sequences) if sequences else None,
     )
 

@@ -27,6 +27,7 @@ VOCABULARY = Finding("compare_other_vocabulary", {"a_vocabulary": 65, "b_vocabul
         ({"dataset": "owt"}, {"dataset": "code"}, OTHER_DATA, OTHER_DATA),
         ({"dataset": "owt", "corpus": "1"}, {"dataset": "code", "corpus": "1"}, None, None),
         ({"dataset": "owt", "corpus": "1"}, {"dataset": "owt", "corpus": "2"}, CORPUS, None),
+        ({"dataset": "owt", "corpus": "1"}, {"dataset": "code", "corpus": "2"}, OTHER_DATA, OTHER_DATA),
         ({"tokenizer": "x", "corpus": "1"}, {"tokenizer": "x", "corpus": "2"}, CORPUS, CORPUS),
         ({"tokenizer": "x", "corpus": "1"}, {"tokenizer": "y", "corpus": "2"}, TOKENIZER, None),
         ({"vocab_size": 65}, {"vocab_size": 50304}, VOCABULARY, None),
@@ -42,7 +43,8 @@ def test_what_stands_in_the_way(make_diagnosis: Any, a: Any, b: Any, of_loss: An
         assert (found.arrival is None) == (not found.equal_time) == (expected is not None)
         if expected is not None:
             assert found.findings[1] == expected
-            assert not any("sooner" in each.code or "arrival" in each.code for each in found.findings)
+            ranks = ("sooner", "arrival", "leads", "loss_")
+            assert not any(rank in each.code for each in found.findings for rank in ranks)
 
 
 def inferred(a: int, b: int) -> Finding:
@@ -101,10 +103,15 @@ def test_units_are_never_mixed(make_diagnosis: Any) -> None:
     units = ("loss", "bpc", "bpb")
     for of_a in units:
         for of_b in units:
-            a, b = (make_diagnosis(curve=CURVE, metric=metric) for metric in (of_a, of_b))
-            found = why_incomparable(a, b)
-            assert (found is None) == (of_a == of_b)
-            assert (compare(a, b).arrival is None) == (of_a != of_b)
+            a, b = (make_diagnosis(curve=CURVE, metric=unit, tokens=1e3, flops=1e9) for unit in (of_a, of_b))
+            why, found = why_incomparable(a, b), compare(a, b)
+            if of_a == of_b:
+                assert why is None
+                assert all((found.equal_tokens, found.equal_time, found.equal_flops, found.arrival))
+            else:
+                assert found.findings[1] == why == Finding("compare_other_metric", {"a_metric": of_a, "b_metric": of_b})
+                assert found.equal_tokens == found.equal_time == found.equal_flops == ()
+                assert found.arrival is found.leader_time is None
 
 
 def test_evaluations_in_both_units_show_that_the_tokens_differ(make_diagnosis: Any) -> None:

@@ -215,15 +215,6 @@ def test_a_log_that_begins_in_the_middle_is_not_compared_at_equal_time(make_diag
     assert not any("time" in code or "crossover" in code for code in codes(found))
 
 
-def test_losses_of_different_kinds_are_not_compared(narrow: Diagnosis, wide: Diagnosis) -> None:
-    bits = replace(wide, loss=replace(wide.loss, metric="bpb"))
-    found = compare(narrow, bits)
-    assert found.equal_tokens == found.equal_time == found.equal_flops == ()
-    assert found.leader_time is None
-    assert found.arrival is None
-    assert found.findings[1] == Finding("compare_other_metric", {"a_metric": "loss", "b_metric": "bpb"})
-
-
 def test_a_ratio_that_overflows_is_unknown(make_diagnosis: Any) -> None:
     next_to_none, all_of_it = (make_diagnosis(wall={"overhead_share": share}) for share in (5e-324, 1.0))
     assert compare(next_to_none, all_of_it).overhead_share == PairOf(5e-324, 1.0, None)

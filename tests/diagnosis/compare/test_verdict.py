@@ -62,12 +62,6 @@ def test_without_tokens_iterations_have_to_do(said: Any) -> None:
     }  # fmt: skip
 
 
-def test_losses_on_other_data_say_nothing(said: Any) -> None:
-    findings = said({"curve": BAD, "knobs": {"dataset": "owt"}}, {"curve": GOOD, "knobs": {"dataset": "fineweb"}})
-    assert findings[1] == Finding("compare_other_data", {"a_dataset": "owt", "b_dataset": "fineweb"})
-    assert not any("leads" in finding.code or "loss_" in finding.code for finding in findings)
-
-
 def test_no_validation_loss(said: Any) -> None:
     unknown = dict.fromkeys(FINDINGS["compare_loss_unknown"])
     assert said({"curve": BAD}, {})[1] == Finding("compare_loss_unknown", unknown)
@@ -113,15 +107,6 @@ def test_why(said: Any) -> None:
         "utilisation_share": pytest.approx(1.0),
         "peak_share": 0.0,
     }
-
-
-def test_the_same_data_by_another_name_is_the_same(said: Any) -> None:
-    mine = {"dataset": "owt", "corpus": "b41c"}
-    theirs = {"dataset": "/data/owt", "corpus": "b41c"}
-    findings = said({"curve": BAD, "knobs": mine}, {"curve": GOOD, "knobs": theirs})
-    assert findings[1].code == "compare_leads_time"
-    findings = said({"curve": BAD, "knobs": mine}, {"curve": GOOD, "knobs": theirs | {"corpus": "77aa"}})
-    assert findings[1].code == "compare_other_data"
 
 
 def test_data_that_is_not_named_is_said_before_the_loss(said: Any) -> None:

@@ -69,17 +69,16 @@ def test_one_or_two_early_evaluations_are_enough_for_a_wide_interval() -> None:
     assert held == 2
 
 
-def test_a_longer_cooldown_ends_lower() -> None:
+@pytest.mark.parametrize(
+    "schedules",
+    [
+        [SHORT._replace(share=share) for share in (0.3, 0.45, 0.6)],
+        [Trapezoid(end, 0, 0.4) for end in (1480, 2500, 4000)],
+    ],
+)
+def test_a_longer_cooldown_or_a_longer_run_ends_lower(schedules: list[Trapezoid]) -> None:
     past = until(SHORT_CURVE, 500)
-    shares = [final_loss(past, SHORT._replace(share=share)) for share in (0.3, 0.45, 0.6)]
-    values = [band.value for band in shares if band]
-    assert values == sorted(values, reverse=True)
-    assert len(set(values)) == 3
-
-
-def test_a_longer_run_ends_lower() -> None:
-    past = until(SHORT_CURVE, 500)
-    values = [band.value for end in (1480, 2500, 4000) if (band := final_loss(past, Trapezoid(end, 0, 0.4)))]
+    values = [band.value for schedule in schedules if (band := final_loss(past, schedule))]
     assert values == sorted(values, reverse=True)
     assert len(set(values)) == 3
 
@@ -166,9 +165,16 @@ def solved(matrix: list[list[float]], right: list[float]) -> list[float]:
         (SHORT_CURVE[:4], SHORT._replace(share=0.8)),
         ([(t, loss - 1) for t, loss in SHORT_CURVE[:4]], SHORT),  # would end near 2.3
         ([(t, loss + 1.2) for t, loss in SHORT_CURVE[:4]], SHORT),  # near 4.4
+        (LLMC_CURVE[:2], LLMC),  # 10% of the run
+        (LLMC_CURVE[:1], LLMC._replace(end=11_000)),  # 14%, but only 1,500 iterations
+        (LLMC_CURVE, LLMC),  # the run is over
+        (LLMC_CURVE[:4], LLMC._replace(end=10_900)),
+        (LLMC_CURVE[:4], LLMC._replace(end=21_100)),
+        (LLMC_CURVE[:4], LLMC._replace(low=0.2)),
+        ([(t, loss + 1) for t, loss in LLMC_CURVE[:4]], LLMC),  # would end near 4.2
     ],
 )
-def test_no_forecast_without_evidence(curve: Curve, schedule: Trapezoid) -> None:
+def test_no_forecast_without_evidence(curve: Curve, schedule: Trapezoid | Cosine) -> None:
     assert final_loss(curve, schedule) is None
 
 
@@ -205,19 +211,3 @@ def test_real_runs_along_a_cosine(schedule: Cosine, curve: Curve, cut: float) ->
     assert band.value == pytest.approx(curve[-1][1], abs=0.03)
     assert band.low <= curve[-1][1] <= band.high
     assert band.high - band.low < 0.15
-
-
-@pytest.mark.parametrize(
-    ("curve", "schedule"),
-    [
-        (LLMC_CURVE[:2], LLMC),  # 10% of the run
-        (LLMC_CURVE[:1], LLMC._replace(end=11_000)),  # 14%, but only 1,500 iterations
-        (LLMC_CURVE, LLMC),  # the run is over
-        (LLMC_CURVE[:4], LLMC._replace(end=10_900)),
-        (LLMC_CURVE[:4], LLMC._replace(end=21_100)),
-        (LLMC_CURVE[:4], LLMC._replace(low=0.2)),
-        ([(t, loss + 1) for t, loss in LLMC_CURVE[:4]], LLMC),  # would end near 4.2
-    ],
-)
-def test_no_forecast_along_a_cosine_without_evidence(curve: Curve, schedule: Cosine) -> None:
-    assert final_loss(curve, schedule) is None

@@ -123,17 +123,18 @@ def test_tflops_are_per_gpu() -> None:
     assert mfu.achieved_tflops == pytest.approx(40.2 / 8, abs=0.01)
 
 
-def test_a_card_that_is_not_in_the_table() -> None:
+@pytest.mark.parametrize(
+    ("gpu", "name"),
+    [
+        ("NVIDIA GeForce GTX 1630", "NVIDIA GeForce GTX 1630"),  # not in the table
+        ("RTX 5090 Laptop", "NVIDIA GeForce RTX 5090 Laptop GPU"),  # there without a peak
+    ],
+)
+def test_a_card_without_a_peak(gpu: str, name: str) -> None:
     """The user is not asked for a card that the log names."""
-    mfu, findings = mfu_of(nanogpt_run(step_ms=3909.8, mfu=0.1289, facts=WORK | {"gpu": "NVIDIA GeForce GTX 1630"}))
-    assert (mfu.card, mfu.card_name, mfu.card_tflops) == (None, "NVIDIA GeForce GTX 1630", None)
+    mfu, findings = mfu_of(nanogpt_run(step_ms=3909.8, mfu=0.1289, facts=WORK | {"gpu": gpu}))
+    assert (mfu.card, mfu.card_name, mfu.card_tflops) == (None, name, None)
     assert (mfu.verdict, mfu.card_precision) == (None, None)
-    assert set(findings) == {"card_without_peak", "mfu_smoothed"}
-
-
-def test_a_card_without_a_peak() -> None:
-    mfu, findings = mfu_of(nanogpt_run(step_ms=3909.8, mfu=0.1289, facts=WORK | {"gpu": "RTX 5090 Laptop"}))
-    assert (mfu.card, mfu.card_tflops) == (None, None)
     assert set(findings) == {"card_without_peak", "mfu_smoothed"}
 
 
@@ -237,16 +238,17 @@ def test_slower_steps_are_not_called_steady() -> None:
     assert numbers["change_share"] == pytest.approx(0.233, rel=0.05)
 
 
-def test_faster_steps_are_no_reason_for_a_lower_figure() -> None:
-    _, findings = mfu_of(nanogpt_run(pace=lambda iteration: 1 - 0.2 * iteration / 20_000))
+@pytest.mark.parametrize(
+    "run",
+    [
+        nanogpt_run(pace=lambda iteration: 1 - 0.2 * iteration / 20_000),  # faster steps lower no figure
+        nanogpt_run(600, log_interval=100, eval_interval=300, mfu=0.12),  # too few rows to say that nothing slowed down
+    ],
+)
+def test_a_lower_figure_without_a_word_on_the_steps(run: Run) -> None:
+    findings = mfu_of(run)[1]
     assert "mfu_smoothed_only" in findings
     assert not {"mfu_smoothed", "mfu_smoothed_and_slower"} & set(findings)
-
-
-def test_too_few_rows_to_say_that_nothing_slowed_down() -> None:
-    _, findings = mfu_of(nanogpt_run(600, log_interval=100, eval_interval=300, mfu=0.12))
-    assert "mfu_smoothed" not in findings
-    assert "mfu_smoothed_only" in findings
 
 
 def test_the_printed_figure_against_flops() -> None:

@@ -59,10 +59,17 @@ def test_unless_rows_without_a_save_show_how_evaluations_follow_the_step(power: 
     assert cost.high_ms - cost.low_ms > 500  # by that power, and not exactly by it
 
 
-def test_in_between_neither_shows() -> None:
-    samples = rows(3000, "....", 60.0) + rows(4000, "....", 100.0)
-    assert step_exponent(samples) is None
-    assert step_exponent(rows(3000, "....", 60.0)) is None
+@pytest.mark.parametrize(
+    ("samples", "exponent"),
+    [
+        (rows(3000, "..", 60.0) + rows(5000, "..", 100.0), 1.0),
+        (rows(3000, ".", 60.0) + rows(5000, "..", 100.0), None),  # three are too few
+        (rows(3000, "....", 60.0) + rows(4000, "....", 100.0), None),  # in between, neither shows
+        (rows(3000, "....", 60.0), None),
+    ],
+)
+def test_how_evaluations_follow_the_step(samples: list[Sample], exponent: float | None) -> None:
+    assert step_exponent(samples) == exponent
 
 
 def test_a_drift_inside_a_stretch_goes_into_the_interval() -> None:
@@ -82,8 +89,10 @@ def test_few_rows_are_told_with_caution_and_many_are_not() -> None:
     assert few.least_ms == 0 < many.least_ms
 
 
-def test_one_or_two_rows_without_a_save_may_have_been_held_up() -> None:
-    assert compare_rows(rows(5000, "ssssss..", 100.0), 0.002) is None
+@pytest.mark.parametrize("saves", ["ssssss..", "sss", "...", ""])
+def test_without_three_rows_of_the_other_kind_there_is_no_experiment(saves: str) -> None:
+    """One or two without a save may have been held up."""
+    assert compare_rows(rows(5000, saves, 100.0), 0.002) is None
 
 
 def test_two_rows_with_a_save_that_differ_are_told_with_caution() -> None:
@@ -107,11 +116,6 @@ def test_a_cost_is_never_negative() -> None:
     assert cost == Cost(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-def test_one_kind_alone_is_no_experiment() -> None:
-    assert compare_rows(rows(5000, "sss", 100.0), 0.0) is None
-    assert compare_rows([], 0.0) is None
-
-
 def test_stretches() -> None:
     samples = [Sample(1.0, 1, step_ms, saves=False) for step_ms in (100.0, 102.9, 103.1, 60.0)]
     assert [[sample.step_ms for sample in stretch] for stretch in by_speed(samples)] == [
@@ -133,12 +137,6 @@ def test_what_one_kind_costs() -> None:
     cost = cost_of(rows(5000, "........", 100.0), 0.0)
     assert cost.low_ms < 5000 < cost.high_ms
     assert cost.high_ms - cost.low_ms < 20
-
-
-def test_four_rows_show_how_evaluations_follow_the_step() -> None:
-    samples = rows(3000, "..", 60.0) + rows(5000, "..", 100.0)
-    assert step_exponent(samples) == 1.0
-    assert step_exponent(samples[1:]) is None
 
 
 def test_of_few_rows_each_counts_for_the_scatter() -> None:

@@ -18,31 +18,25 @@ def run_with(wall_ms: float | None = 3_600_000.0, **use: Any) -> Run:
     return Run("log", "ledger", rows, row_contains_evaluation=False, wall_ms=wall_ms, gpu_use=GpuUse(100, **use))
 
 
-def codes(run: Run) -> list[str]:
-    return [finding.code for finding in gpu_findings(run)]
-
-
 def test_without_sensors_there_is_nothing_to_say() -> None:
     assert gpu_findings(nanogpt_run()) == []
     assert diagnose(nanogpt_run()).gpu_use is None
 
 
-def test_heat() -> None:
-    run = run_with(celsius=89.0, throttled={"thermal": 0.25, "hw_slowdown": 0.25})
-    assert gpu_findings(run) == [Finding("throttled_heat", {"throttled_share": 0.25, "highest_celsius": 89.0})]
-    assert codes(run_with(throttled={"thermal": 0.01})) == []  # once, in a hundred samples
-
-
-def test_hardware_that_is_not_hot() -> None:
-    run = run_with(throttled={"power_brake": 0.1, "hw_slowdown": 0.3})
-    assert gpu_findings(run) == [Finding("throttled_hardware", {"throttled_share": 0.3})]
-
-
-def test_a_power_limit_is_worth_a_word_only_if_it_is_reached_most_of_the_time() -> None:
-    run = run_with(watts=450.0, sm_mhz=2500.0, throttled={"power_cap": 0.97})
-    numbers = {"throttled_share": 0.97, "median_watts": 450.0, "median_mhz": 2500.0}
-    assert gpu_findings(run) == [Finding("throttled_power", numbers)]
-    assert codes(run_with(throttled={"power_cap": 0.3})) == []
+@pytest.mark.parametrize(
+    ("throttled", "code", "numbers"),
+    [
+        ({"thermal": 0.25, "hw_slowdown": 0.25}, "throttled_heat", {"highest_celsius": 89.0}),
+        ({"thermal": 0.01}, None, {}),  # once, in a hundred samples
+        ({"power_brake": 0.1, "hw_slowdown": 0.3}, "throttled_hardware", {}),
+        ({"power_cap": 0.97}, "throttled_power", {"median_watts": 450.0, "median_mhz": 2500.0}),
+        ({"power_cap": 0.3}, None, {}),  # it is worth a word only if it is reached most of the time
+    ],
+)
+def test_what_slows_the_clock_down(throttled: dict[str, float], code: str | None, numbers: dict[str, float]) -> None:
+    found = gpu_findings(run_with(celsius=89.0, watts=450.0, sm_mhz=2500.0, throttled=throttled))
+    expected = code and Finding(code, {"throttled_share": max(throttled.values()), **numbers})
+    assert found == ([expected] if expected else [])
 
 
 def test_the_verdict_on_the_card_has_told_of_its_power() -> None:

@@ -27,23 +27,26 @@ def test_a_shift_is_found_where_it_is(count: int, at: int, change: float) -> Non
     assert level_starts(series(count, lambda position: change if position >= at else 1.0)) == [0, at]
 
 
-def test_a_shift_in_a_long_log_is_found_to_the_block() -> None:
-    starts = level_starts(series(40_000, lambda position: 1.1 if position >= 25_010 else 1.0))
-    assert len(starts) == 2
-    assert abs(starts[1] - 25_010) <= 80
-
-
-def test_a_bump_has_two_edges() -> None:
-    assert level_starts(series(200, lambda position: 1.5 if 80 <= position < 100 else 1.0)) == [0, 80, 100]
-
-
 @pytest.mark.parametrize("spikes", [{50}, {50, 51, 52, 53}, {0, 99}, {96, 97, 98, 99}])
 def test_spikes_are_no_level(spikes: set[int]) -> None:
     assert level_starts(series(100, lambda position: 20.0 if position in spikes else 1.0)) == [0]
 
 
-def test_two_per_cent_are_no_shift() -> None:
-    assert level_starts(series(200, lambda position: 1.02 if position >= 100 else 1.0)) == [0]
+@pytest.mark.parametrize(
+    ("logs", "starts"),
+    [
+        (series(200, lambda position: 1.5 if 80 <= position < 100 else 1.0), [0, 80, 100]),  # a bump has two edges
+        (series(200, lambda position: 1.02 if position >= 100 else 1.0), [0]),  # two per cent are no shift
+        (series(60, lambda position: 1.3 if position >= 56 else 1.0), [0]),  # of many rows, four are no level
+        (series(60, lambda position: 1 - 0.1 * math.exp(-position / 5), 0.002), [0]),  # warming up along a curve
+        *((series(16, lambda at: 1.3 if at >= 12 else 1.0, 0.02, seed), [0, 12]) for seed in range(5)),  # a short log
+        (series(12_000, lambda position: 1.3 if position >= 6007 else 1.0, 0.01), [0, 6007]),  # long, and to the row
+        (series(40_000, lambda position: 1.1 if position >= 25_010 else 1.0, 0.01), [0, 25_010]),
+        (series(3000, lambda position: 0.7 if position >= 2210 else 1.0, 0.01), [0, 2210]),
+    ],
+)
+def test_where_a_level_starts(logs: list[float], starts: list[int]) -> None:
+    assert level_starts(logs) == starts
 
 
 @pytest.mark.parametrize(("rows", "least"), [(5, 0.06), (6, 0.05), (8, 0.0375)])
@@ -73,16 +76,6 @@ def test_noise_is_no_drift(noise: float) -> None:
 
 def test_up_and_down_is_no_drift() -> None:
     assert drift(series(200, lambda position: 1 + 0.1 * math.sin(position / 10))) is None
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_last_quarter_of_a_short_log_may_be_a_level(seed: int) -> None:
-    logs = series(16, lambda position: 1.3 if position >= 12 else 1.0, 0.02, seed)
-    assert level_starts(logs) == [0, 12]
-
-
-def test_of_many_rows_four_are_no_level() -> None:
-    assert level_starts(series(60, lambda position: 1.3 if position >= 56 else 1.0)) == [0]
 
 
 def test_rows_of_two_kinds_that_alternate_by_chance_are_one_level() -> None:
@@ -125,16 +118,7 @@ def test_fifths_are_medians_of_the_ends() -> None:
     assert fifths([1.0, 5.0, 2.0, 3.0], [20, 60, 15, 5]) == (1.0, 2.0)
 
 
-@pytest.mark.parametrize(("count", "at", "change"), [(12_000, 6007, 1.3), (40_000, 25_010, 1.1), (3000, 2210, 0.7)])
-def test_a_clear_shift_in_a_long_log_is_found_to_the_row(count: int, at: int, change: float) -> None:
-    assert level_starts(series(count, lambda position: change if position >= at else 1.0, 0.01)) == [0, at]
-
-
-def test_warming_up_along_a_curve_is_no_level() -> None:
-    assert level_starts(series(60, lambda position: 1 - 0.1 * math.exp(-position / 5), 0.002)) == [0]
-
-
-def test_nor_is_it_where_its_rows_scatter() -> None:
+def test_warming_up_is_no_level_where_its_rows_scatter() -> None:
     def warming(position: int) -> float:
         return 1.28 - 0.28 * math.exp(-position / 15)
 

@@ -18,22 +18,24 @@ def breakdown_of(run: Run) -> Breakdown:
     return break_down_rows(run, find_pace(run))
 
 
-def test_an_evaluation_row_contains_the_stall_that_is_due_there() -> None:
-    stalls = dict.fromkeys(range(400, 20_001, 400), 900.0)
-    found = breakdown_of(nanogpt_run(stalls=stalls, saves=lambda _: False))
+STALLED = dict.fromkeys(range(400, 20_001, 400), 900.0)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        nanogpt_run(stalls=STALLED, saves=lambda _: False),
+        folded(nanogpt_run(log_interval=10, stalls=STALLED, saves=lambda _: False)),
+    ],
+    ids=["every row", "folded"],
+)
+def test_an_evaluation_row_contains_the_stall_that_is_due_there(run: Run) -> None:
+    found = breakdown_of(run)
     assert found.period == 400
     assert found.costs.evaluations.each_ms == pytest.approx(5140, abs=5)
     parts = {row.iteration: row.parts_ms for row in found.slow_rows}
     assert parts[2000] == {"evaluation": pytest.approx(5140, abs=5), "periodic": pytest.approx(900, abs=5)}
     assert parts[500] == {"evaluation": pytest.approx(5140, abs=5)}
-
-
-def test_an_evaluation_row_of_a_folded_log_contains_it_as_well() -> None:
-    stalls = dict.fromkeys(range(400, 20_001, 400), 900.0)
-    found = breakdown_of(folded(nanogpt_run(log_interval=10, stalls=stalls, saves=lambda _: False)))
-    assert found.costs.evaluations.each_ms == pytest.approx(5140, abs=5)
-    parts = {row.iteration: row.parts_ms for row in found.slow_rows}
-    assert parts[2000] == {"evaluation": pytest.approx(5140, abs=5), "periodic": pytest.approx(900, abs=5)}
 
 
 def test_evaluations_off_the_beat_show_that_the_rhythm_is_finer() -> None:
@@ -84,7 +86,7 @@ def test_a_row_that_took_no_longer_than_the_stall_says_nothing_of_an_evaluation(
 
 
 def test_one_stall_a_little_longer_than_the_others_is_no_second_one() -> None:
-    stalls = dict.fromkeys(range(400, 20001, 400), 900.0) | {10_000: 1200.0}
+    stalls = STALLED | {10_000: 1200.0}
     found = breakdown_of(nanogpt_run(stalls=stalls, saves=lambda _: False, evaluation_ms=100.0))
     (row,) = [row for row in found.slow_rows if row.iteration == 10_000]
     assert set(row.causes) == {"evaluation", "periodic"}

@@ -39,25 +39,22 @@ def test_what_cannot_be_told_apart_stays_together() -> None:
     assert dict(row.parts_ms) == {"evaluation": row.excess_ms}
 
 
-def test_startup_is_a_step_an_evaluation_and_the_rest() -> None:
-    startup = breakdown_of(nanogpt_run()).startup
+@pytest.mark.parametrize(
+    ("run", "evaluation_ms", "compile_ms", "together_ms"),
+    [
+        (nanogpt_run(), 5140.0, 7200.0, 12_340.0),
+        (nanogpt_run(400), None, None, 12_340.0),  # without a cost for evaluations it is not split
+        (nanogpt_run(eval_interval=0), 0.0, 7200.0, 7200.0),
+    ],
+)
+def test_startup_is_a_step_an_evaluation_and_the_rest(
+    run: Run, evaluation_ms: float | None, compile_ms: float | None, together_ms: float
+) -> None:
+    startup = breakdown_of(run).startup
     assert startup is not None
-    assert startup.evaluation_ms == pytest.approx(5140, abs=5)
-    assert startup.compile_ms == pytest.approx(7200, abs=10)
-    assert startup.total_ms == pytest.approx(startup.step_ms + 5140 + 7200, abs=10)
-
-
-def test_startup_without_a_cost_for_evaluations_is_not_split() -> None:
-    startup = breakdown_of(nanogpt_run(400)).startup
-    assert startup is not None
-    assert startup.evaluation_ms is None
-    assert startup.compile_ms is None
-
-
-def test_startup_without_evaluation() -> None:
-    startup = breakdown_of(nanogpt_run(eval_interval=0)).startup
-    assert startup is not None
-    assert startup.evaluation_ms == 0.0
+    assert startup.evaluation_ms == (evaluation_ms and pytest.approx(evaluation_ms, abs=5))
+    assert startup.compile_ms == (compile_ms and pytest.approx(compile_ms, abs=10))
+    assert startup.total_ms == pytest.approx(startup.step_ms + together_ms, abs=10)
 
 
 def test_no_startup_where_the_first_row_is_a_step() -> None:
@@ -79,20 +76,18 @@ def test_stalls_that_recur_are_periodic() -> None:
     assert set(causes.values()) == {("periodic",)}
 
 
-def test_stalls_without_a_rhythm_are_stalls() -> None:
-    stalls = dict.fromkeys([400, 1100, 4200, 4700, 9900, 15_100], 900.0)
-    breakdown = breakdown_of(nanogpt_run(eval_interval=0, stalls=stalls))
+@pytest.mark.parametrize(
+    "held",
+    [
+        (400, 1100, 4200, 4700, 9900, 15_100),
+        (5000, 5100, 5200, 5300),  # one after the other
+        (1100, 2600, 4100),  # as far apart, which may be chance
+    ],
+)
+def test_stalls_without_a_rhythm_are_stalls(held: tuple[int, ...]) -> None:
+    breakdown = breakdown_of(nanogpt_run(eval_interval=0, stalls=dict.fromkeys(held, 900.0)))
     assert breakdown.period is None
     assert {row.causes for row in breakdown.slow_rows if row.iteration} == {("stall",)}
-
-
-def test_slow_rows_in_a_row_are_no_rhythm() -> None:
-    stalls = dict.fromkeys([5000, 5100, 5200, 5300], 900.0)
-    assert breakdown_of(nanogpt_run(eval_interval=0, stalls=stalls)).period is None
-
-
-def test_three_stalls_as_far_apart_by_chance_are_no_rhythm() -> None:
-    assert breakdown_of(nanogpt_run(stalls={1100: 900.0, 2600: 700.0, 4100: 800.0})).period is None
 
 
 def test_a_rhythm_that_all_plain_rows_have_is_only_the_log_s() -> None:

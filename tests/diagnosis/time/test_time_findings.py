@@ -35,14 +35,13 @@ def test_rows_that_fetched_data_are_said() -> None:
 
 
 def test_hidden_evaluations_are_said() -> None:
-    numbers = found(nanogpt_run(log_interval=200, saves=lambda _: False))["hidden_evaluations"].numbers
-    assert (numbers["hidden"], numbers["count"], numbers["log_interval"], numbers["eval_interval"]) == (
-        20,
-        40,
-        200,
-        500,
-    )
-    assert numbers["hidden_s"] == pytest.approx(20 * 5.14, rel=0.01)
+    """How to show them is a note, and no advice."""
+    findings = found(nanogpt_run(log_interval=200, saves=lambda _: False))
+    intervals = {"log_interval": 200, "eval_interval": 500}
+    hidden_s = pytest.approx(20 * 5.14, rel=0.01)
+    assert findings["hidden_evaluations"].numbers == {"hidden": 20, "count": 40, "hidden_s": hidden_s} | intervals
+    note = findings["align_log_interval"]
+    assert (note.numbers, note.advice) == (intervals, False)
 
 
 def test_hidden_evaluations_without_a_cost_are_said() -> None:
@@ -145,21 +144,14 @@ def test_a_start_is_split_only_where_the_evaluation_has_a_cost() -> None:
     assert start(first_iteration=5100, compile_ms=0.0) == set()
 
 
-def test_an_evaluation_after_the_last_row_is_said_and_is_not_hidden() -> None:
-    run = nanogpt_run(saves=lambda _: False)
-    findings = found(replace(run, evaluations=(*run.evaluations, Evaluation(20_010, 4.0, 4.0))))
+def test_an_evaluation_after_the_last_row_is_said_if_it_costs_anything_and_is_not_hidden() -> None:
+    def with_one_more(run: Run) -> dict[str, Finding]:
+        return found(replace(run, evaluations=(*run.evaluations, Evaluation(20_010, 4.0, 4.0))))
+
+    findings = with_one_more(nanogpt_run(saves=lambda _: False))
     assert findings["after_last_row"].numbers["after_s"] == pytest.approx(5.14, abs=0.01)
     assert "hidden_evaluations" not in findings
-
-
-def test_an_evaluation_after_the_last_row_that_costs_nothing_is_not_worth_a_word() -> None:
-    run = nanogpt_run(saves=lambda _: False, evaluation_ms=0.0)
-    assert "after_last_row" not in found(replace(run, evaluations=(*run.evaluations, Evaluation(20_010, 4.0, 4.0))))
-
-
-def test_how_to_show_what_is_hidden_is_a_note_and_no_advice() -> None:
-    note = found(nanogpt_run(log_interval=200, saves=lambda _: False))["align_log_interval"]
-    assert (note.numbers, note.advice) == ({"log_interval": 200, "eval_interval": 500}, False)
+    assert "after_last_row" not in with_one_more(nanogpt_run(saves=lambda _: False, evaluation_ms=0.0))
 
 
 def test_stalls_are_said_with_their_largest() -> None:

@@ -16,6 +16,7 @@ from itertools import accumulate, pairwise
 from typing import Literal
 
 from nanopace.diagnosis.loss.trend import curve_noise, noise_of_a_bent_curve
+from nanopace.diagnosis.result import Diagnosis
 
 Leader = Literal["a", "b", "tie"]
 
@@ -86,6 +87,14 @@ class Aligned:
     points: tuple[tuple[float, float, float], ...] = ()  # (x, best of a so far, of b); the last is the end of both
     leader: Leader | None = None  # at the last point; None if there is none or the noise is unknown
     crossover: float | None = None  # where this leader took the lead, if the other was ahead before
+
+
+def trained_curve(run: Diagnosis, places: Sequence[float | None] | None = None) -> Curve:
+    """The validation curve over its iterations or other places, without the untrained model, which is useless for
+    interpolation."""
+    iterations = run.curves.eval_iteration
+    evaluations = zip(iterations, iterations if places is None else places, run.curves.eval_val, strict=True)
+    return Curve.through(((place, val) for at, place, val in evaluations if at > 0), run.loss.best_val_error)
 
 
 def align(a: Curve, b: Curve) -> Aligned:

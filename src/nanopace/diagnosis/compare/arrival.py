@@ -95,8 +95,6 @@ def arrive(a: Diagnosis, b: Diagnosis) -> Arrival | None:
 
 def _metric(a: Diagnosis, b: Diagnosis) -> Metric | None:
     """The runs' own metric if it is comparable; bits per byte if only the tokens differ and both have them."""
-    if a.loss.metric != b.loss.metric:
-        return None
     why = why_incomparable(a, b)
     if why is None:
         return a.loss.metric

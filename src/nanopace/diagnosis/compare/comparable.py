@@ -55,6 +55,12 @@ def both_names(a: Diagnosis, b: Diagnosis) -> tuple[str, str]:
     return (of_a, of_b) if of_a != of_b else (f"{of_a} (A)", f"{of_b} (B)")
 
 
+def number_of(run: Diagnosis, name: str) -> float | None:
+    """A fact that is a number."""
+    fact = run.facts.get(name)
+    return float(fact.value) if fact is not None and isinstance(fact.value, (int, float)) else None
+
+
 def settings_help(a: Diagnosis, b: Diagnosis) -> bool:
     """Whether tokens and FLOPs follow from settings that can be passed. For most trainers, they do not."""
     return all(find_format(run.source.format).gpt2_shape for run in (a, b))

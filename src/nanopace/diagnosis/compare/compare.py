@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from nanopace.diagnosis.compare.align import Aligned, Curve, align
+from nanopace.diagnosis.compare.align import Aligned, align, trained_curve
 from nanopace.diagnosis.compare.arrival import arrive, clock_known, starts_late, training_seconds
 from nanopace.diagnosis.compare.attribution import attribute, changes, known_in_one
-from nanopace.diagnosis.compare.comparable import why_incomparable
+from nanopace.diagnosis.compare.comparable import number_of, why_incomparable
 from nanopace.diagnosis.compare.outlook import outlook
 from nanopace.diagnosis.compare.stretches import contradictions
 from nanopace.diagnosis.compare.verdict import verdict
@@ -88,7 +88,7 @@ def decompose(a: Diagnosis, b: Diagnosis) -> Decomposition:
     """The parts of ln(tokens/s of b / tokens/s of a). Whatever is unknown about the cards counts as utilisation."""
     total = _log_ratio(a.throughput.tokens_per_s, b.throughput.tokens_per_s)
     flops = _log_ratio(b.model.flops_per_token, a.model.flops_per_token)  # more work per token, fewer tokens
-    count_a, count_b = _gpu_count(a), _gpu_count(b)
+    count_a, count_b = number_of(a, "gpu_count"), number_of(b, "gpu_count")
     count = _log_ratio(count_a, count_b)
     peak = _log_ratio(a.mfu.card_tflops, b.mfu.card_tflops)
     if count is None and max(count_a or 1, count_b or 1) > 1:
@@ -100,11 +100,6 @@ def decompose(a: Diagnosis, b: Diagnosis) -> Decomposition:
 
 def _log_ratio(a: float | None, b: float | None) -> float | None:
     return math.log(b / a) if a is not None and b is not None and a > 0 and b > 0 else None
-
-
-def _gpu_count(diagnosis: Diagnosis) -> float | None:
-    count = diagnosis.facts.get("gpu_count")
-    return float(count.value) if count is not None and isinstance(count.value, (int, float)) else None
 
 
 # --- loss ------------------------------------------------------------------------------------------------------------
@@ -127,7 +122,7 @@ def _by_time(a: Diagnosis, b: Diagnosis) -> Aligned:
 
 
 def _aligned(a: Diagnosis, b: Diagnosis, places_a: Sequence[float | None], places_b: Sequence[float | None]) -> Aligned:
-    if a.loss.metric != b.loss.metric or why_incomparable(a, b) is not None:
+    if why_incomparable(a, b) is not None:
         return Aligned()
     of_a, of_b = trained_curve(a, places_a), trained_curve(b, places_b)
     found = align(of_a, of_b)
@@ -135,14 +130,6 @@ def _aligned(a: Diagnosis, b: Diagnosis, places_a: Sequence[float | None], place
     if behind is not None and starts_late(behind[0]) and not behind[1].falls_to(found.points[-1][0]):
         return Aligned(found.points)  # it may have had a lower loss before its log starts
     return found
-
-
-def trained_curve(diagnosis: Diagnosis, places: Sequence[float | None]) -> Curve:
-    """The validation curve without the untrained model, which is useless for interpolation."""
-    curves = diagnosis.curves
-    evaluations = zip(curves.eval_iteration, places, curves.eval_val, strict=True)
-    error = diagnosis.loss.best_val_error
-    return Curve.through(((place, val) for iteration, place, val in evaluations if iteration > 0), error)
 
 
 def _flops_per_iteration(diagnosis: Diagnosis) -> float | None:

@@ -122,7 +122,8 @@ def _slower(new: tuple[Run, Sample], base: tuple[Run, Sample], limit: float) -> 
     found = slowdown(new[1], base[1], ratio)
     if found is None:
         return _too_few("slower", new[1], base[1]), None
-    rates = [1000 * each / ms if each and ratio != 1 else None for each, ms in zip(tokens, _ms(found), strict=True)]
+    ms = found.new_ms, found.base_ms
+    rates = [1000 * each / step_ms if each and ratio != 1 else None for each, step_ms in zip(tokens, ms, strict=True)]
     numbers: dict[str, Number] = {
         "limit": limit,
         "change": found.change_share,
@@ -145,10 +146,6 @@ def _slower(new: tuple[Run, Sample], base: tuple[Run, Sample], limit: float) -> 
         code, more = _why_unclear(found, limit, new[1], base[1])
         numbers |= more
     return Check("slower", answer, code, numbers, by_iteration=tokens == (None, None)), found
-
-
-def _ms(found: Slowdown) -> tuple[float, float]:
-    return found.new_ms, found.base_ms
 
 
 def _no_common_measure(new: Run, base: Run) -> Check | None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 
-from nanopace.diagnosis.compare.align import LARGE, Curve
-from nanopace.diagnosis.compare.comparable import both_names, why_incomparable
+from nanopace.diagnosis.compare.align import LARGE, Curve, trained_curve
+from nanopace.diagnosis.compare.comparable import both_names, number_of, why_incomparable
 from nanopace.diagnosis.loss.trend import Z80, Band
 from nanopace.diagnosis.result import Diagnosis, Finding, Number
 
@@ -34,8 +34,8 @@ def outlook(a: Diagnosis, b: Diagnosis) -> list[Finding]:
     if a.loss.metric != "loss" or why_incomparable(a, b) is not None or not _same_schedule(a, b):
         return []
     name, other = both_names(a, b)
-    finished, running = _curve(a), _curve(b)
-    end = _end(a) or math.inf
+    finished, running = trained_curve(a), trained_curve(b)
+    end = number_of(a, "max_iters") or math.inf
     if _is_over(running, end):
         name, other, finished, running = other, name, running, finished
     if not _is_over(finished, end) or _is_over(running, end) or _has_risen(finished) or _has_risen(running):
@@ -70,7 +70,8 @@ def end_of(finished: Curve, running: Curve) -> Band | None:
 
 def _same_schedule(a: Diagnosis, b: Diagnosis) -> bool:
     """Whether nothing known about the two schedules differs, and both are to be as long."""
-    if a.source.format != b.source.format or _end(a) is None or _end(a) != _end(b):
+    length = number_of(a, "max_iters")
+    if a.source.format != b.source.format or length is None or length != number_of(b, "max_iters"):
         return False
     tokens = {run.throughput.tokens_per_iteration for run in (a, b)} - {None}
     origins = [run.facts["init_from"].value for run in (a, b) if "init_from" in run.facts]
@@ -78,16 +79,6 @@ def _same_schedule(a: Diagnosis, b: Diagnosis) -> bool:
         name in a.facts and name in b.facts and a.facts[name].value != b.facts[name].value for name in _SCHEDULE
     )
     return len(tokens) < 2 and not differ and all(origin in _FROM_SCRATCH for origin in origins)
-
-
-def _end(run: Diagnosis) -> float | None:
-    fact = run.facts.get("max_iters")
-    return float(fact.value) if fact is not None and isinstance(fact.value, (int, float)) else None
-
-
-def _curve(run: Diagnosis) -> Curve:
-    points = zip(run.curves.eval_iteration, run.curves.eval_val, strict=True)
-    return Curve.through(points, run.loss.best_val_error)
 
 
 def _is_over(curve: Curve, end: float) -> bool:

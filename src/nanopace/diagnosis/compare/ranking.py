@@ -13,10 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
 
-from nanopace.diagnosis.compare.align import Curve, largest_tie
+from nanopace.diagnosis.compare.align import Curve, largest_tie, trained_curve
 from nanopace.diagnosis.compare.arrival import clock_known, training_seconds
 from nanopace.diagnosis.compare.comparable import same_data, why_incomparable
-from nanopace.diagnosis.compare.compare import trained_curve
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.record import Record, replace
 
@@ -70,7 +69,7 @@ def rank(runs: Sequence[Diagnosis]) -> Ranking:
     ]
     by = _ranked_by(ranked)
     ranked.sort(key=lambda each: _place(each, by))
-    noises = [trained_curve(run, run.curves.eval_iteration).noise for run in runs]
+    noises = [trained_curve(run).noise for run in runs]
     same = all(same_data(runs[one], runs[other]) for one, other in pairwise(comparable))
     return Ranking(by, tokens, seconds, same, (*ranked[:1], *_with_ties(ranked, by, noises)))
 

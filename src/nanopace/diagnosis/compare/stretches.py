@@ -7,7 +7,7 @@ run slower than that, and the two answers seem to contradict each other until th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from nanopace.diagnosis.compare.align import Aligned
 from nanopace.diagnosis.compare.comparable import both_names
@@ -118,12 +118,6 @@ def _phases(run: Diagnosis, other: Diagnosis, until_s: float) -> Iterator[_Reaso
 
 def _shares(run: Diagnosis) -> dict[Phase, float]:
     wall, awake = run.wall, run.wall.awake_s or 1.0
-    seconds: dict[Phase, float] = {
-        "evaluation": wall.evaluation_s or 0.0,
-        "checkpoint": wall.checkpoint_s or 0.0,
-        "startup": wall.startup_s or 0.0,
-        "stall": max(0.0, (wall.stall_s or 0.0) - stalls_in_doubt_s(run.findings)),
-        "restart": wall.restart_s or 0.0,
-        "rollback": wall.rollback_s or 0.0,
-    }
+    seconds: dict[Phase, float] = {phase: getattr(wall, f"{phase}_s") or 0.0 for phase in get_args(Phase)}
+    seconds["stall"] = max(0.0, seconds["stall"] - stalls_in_doubt_s(run.findings))
     return {phase: spent / awake for phase, spent in seconds.items()}

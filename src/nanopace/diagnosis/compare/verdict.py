@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection
 
 from nanopace.diagnosis.codes import FINDINGS
-from nanopace.diagnosis.compare.align import LARGE, Aligned, Curve
+from nanopace.diagnosis.compare.align import LARGE, Aligned, trained_curve
 from nanopace.diagnosis.compare.arrival import SAME_TIME, rows_hide_steps, starts_late
 from nanopace.diagnosis.compare.comparable import both_names, same_data, settings_help, why_incomparable
 from nanopace.diagnosis.comparison import Arrival, Decomposition
@@ -44,18 +44,18 @@ def verdict(
 
 def _speed(a: Diagnosis, b: Diagnosis, total: float | None) -> list[Finding]:
     of_a, of_b = a.throughput.tokens_per_s, b.throughput.tokens_per_s
-    if untimed := [name for name, run in zip(both_names(a, b), (a, b), strict=True) if not run.timed]:
-        return [
-            Finding("compare_both_untimed") if len(untimed) == 2 else Finding("compare_untimed", {"run": untimed[0]})
-        ]
-    if hidden := [name for name, run in zip(both_names(a, b), (a, b), strict=True) if not run.step.normal_rows]:
+    names = both_names(a, b)
+    if not a.timed and not b.timed:
+        return [Finding("compare_both_untimed")]
+    if not a.timed or not b.timed:
+        return [Finding("compare_untimed", {"run": names[1] if a.timed else names[0]})]
+    if hidden := [name for name, run in zip(names, (a, b), strict=True) if not run.step.normal_rows]:
         return [Finding("compare_step_unknown", {"run": name}) for name in hidden]
     if total is None:
         missing = ", ".join(_missing(a, b)) if settings_help(a, b) else None
         return [Finding("compare_speed_unknown", {"missing": missing}), *_time_per_iteration(a, b)]
     if abs(total) <= _SAME_SPEED:
         return [Finding("compare_speed_equal", {"tokens_per_s": of_b})]
-    names = both_names(a, b)
     faster, slower = names if total < 0 else names[::-1]
     fast, slow = (of_a, of_b) if total < 0 else (of_b, of_a)
     numbers = {"faster": faster, "slower": slower, "faster_tokens_per_s": fast, "slower_tokens_per_s": slow}
@@ -82,13 +82,10 @@ def _time_per_iteration(a: Diagnosis, b: Diagnosis) -> list[Finding]:
         return []
     names = both_names(a, b)
     faster, slower = names if of_a < of_b else names[::-1]
-    numbers: dict[str, Number] = {
-        "faster": faster,
-        "slower": slower,
-        "faster_ms": min(of_a, of_b),
-        "slower_ms": max(of_a, of_b),
-    }
-    return [Finding("compare_time_per_iteration", numbers)]
+    numbers: dict[str, Number] = {"faster": faster, "slower": slower}
+    return [
+        Finding("compare_time_per_iteration", numbers | {"faster_ms": min(of_a, of_b), "slower_ms": max(of_a, of_b)})
+    ]
 
 
 def _loss(a: Diagnosis, b: Diagnosis, by_time: Aligned, by_tokens: Aligned, by_iteration: Aligned) -> list[Finding]:
@@ -135,7 +132,7 @@ def _risen(names: tuple[str, str], runs: tuple[Diagnosis, Diagnosis]) -> list[Fi
     """The runs whose last loss is far above their best: the lead rests on a model that the run no longer has."""
     found = []
     for name, run in zip(names, runs, strict=True):
-        curve = Curve.through(zip(run.curves.eval_iteration, run.curves.eval_val, strict=True), run.loss.best_val_error)
+        curve = trained_curve(run)
         if not curve.ys:
             continue
         best, last = min(curve.ys), curve.ys[-1]
@@ -158,18 +155,8 @@ def _over_time(names: tuple[str, str], by_time: Aligned, risen: Collection[str])
         numbers: dict[str, Number] = {"early": follower, "late": leader, "crossover_s": by_time.crossover}
         return [Finding("compare_crossover_best" if leader in risen else "compare_crossover", numbers)]
     seconds, of_a, of_b = by_time.points[-1]
-    return [
-        Finding(
-            "compare_leads_time",
-            {
-                "leader": leader,
-                "follower": follower,
-                "at_s": seconds,
-                "leader_loss": min(of_a, of_b),
-                "follower_loss": max(of_a, of_b),
-            },
-        )
-    ]
+    numbers = {"leader": leader, "follower": follower, "at_s": seconds}
+    return [Finding("compare_leads_time", numbers | {"leader_loss": min(of_a, of_b), "follower_loss": max(of_a, of_b)})]
 
 
 def _ahead(code: str, axis: str, names: tuple[str, str], aligned: Aligned) -> list[Finding]:

@@ -51,7 +51,7 @@ def describe_loss(run: Run) -> tuple[Loss, list[Finding]]:
     beyond = beyond_noise(curve, best, errors.get(best.iteration)) if best else 0.0
     turned = turned_up(curve, best, beyond)
     forecast, withheld = ((), False) if diverged is not None or turned else _forecast(run, metric, curve)
-    scores = _scores(run.evaluations)
+    scores = [(each.iteration, each.val) for each in run.evaluations if each.metric == "core" and each.val is not None]
     best_score = max(scores, key=lambda score: score[1], default=None)
     loss = Loss(
         metric=metric,
@@ -122,11 +122,6 @@ def _findings(
         numbers = {"iteration": first.iteration, "loss": first.loss, "low": first.low, "high": first.high}
         found.append(Finding("forecast" if first.basis == "trend" else "final_loss", numbers))
     return found
-
-
-def _scores(evaluations: Sequence[Evaluation]) -> list[tuple[int, float]]:
-    """Benchmark scores by iteration."""
-    return [(each.iteration, each.val) for each in evaluations if each.metric == "core" and each.val is not None]
 
 
 def _core_numbers(run: Run, loss: Loss) -> dict[str, Number]:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from nanopace.diagnosis.result import FigureBasis, Mfu, Throughput, Verdict
 from nanopace.diagnosis.time.gpu_use import at_power_limit
-from nanopace.diagnosis.time.rows import NORMAL, UNEVEN, Pace
+from nanopace.diagnosis.time.rows import Pace
 from nanopace.errors import CardError
-from nanopace.hardware.cards import Card, Peak, family_name, find_cards, variant_name
+from nanopace.hardware.cards import Peak, family_name, find_cards, variant_name
 from nanopace.medians import median
 from nanopace.run import Run
 from nanopace.sources.infer.mfu_smoothing import printed_work
@@ -112,12 +112,8 @@ def card_of(run: Run, achieved_tflops: float | None) -> Candidates:
     return Candidates(
         name=family_name(left, name),
         variants=tuple(Variant(variant_name(card, left), peak) for peak, card in peaks),
-        verified=_verified(left),
+        verified=left[0].verified if len({card.verified for card in left}) == 1 else None,
     )
-
-
-def _verified(cards: list[Card]) -> str | None:
-    return cards[0].verified if len({card.verified for card in cards}) == 1 else None
 
 
 def _verdict(run: Run, share: float) -> Verdict:
@@ -161,8 +157,7 @@ def _steady_printed(run: Run, pace: Pace, achieved: float | None) -> tuple[float
         fits = by_flops is not None and by_flops < _ROUNDS_TO_ZERO
         return (by_flops, "flops") if fits else (None, None)
     if run.mfu_smoothing is None:
-        kept = [mfu for mfu, kind in zip(run.rows.mfu, pace.kind, strict=True) if kind in (NORMAL, UNEVEN)]
-        known = [mfu for mfu in kept if not math.isnan(mfu)]
+        known = [mfu for index in pace.plain if not math.isnan(mfu := run.rows.mfu[index])]
         return (median(known), "printed") if known else (None, None)
     work = printed_work(run)
     if by_flops is not None and (work is None or work.uncertainty > _EXACT_ENOUGH):

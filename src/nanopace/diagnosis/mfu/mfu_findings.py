@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from nanopace.diagnosis.mfu.mfu import card_of, printed_zero
+from nanopace.diagnosis.mfu.mfu import Variant, card_of, printed_zero
 from nanopace.diagnosis.result import Finding, Mfu, Number
 from nanopace.diagnosis.time.gpu_use import power_limited
 from nanopace.diagnosis.time.rows import Pace, steady
@@ -18,18 +18,13 @@ SAME_FIGURE = 0.02  # two estimates of one figure that differ by less agree
 
 def mfu_findings(run: Run, pace: Pace, mfu: Mfu) -> list[Finding]:
     """The verdict first, then what is odd about the printed figure, then what is missing."""
-    findings = [
+    return [
         *_card_findings(run, mfu),
         *_printed_findings(run, mfu),
         *_smoothing_findings(run, pace, mfu),
         *_missing_facts(run, pace, mfu),
+        *_measured_findings(run, mfu),
     ]
-    peak = run.number("measured_tflops")
-    if peak is None:
-        peak = _measured_here(run)
-    if peak is not None:
-        findings += _measured_findings(mfu, str(run.value("gpu") or "CPU"), peak)
-    return findings
 
 
 def _measured_here(run: Run) -> float | None:
@@ -43,23 +38,22 @@ def _measured_here(run: Run) -> float | None:
     return measured_tflops(gpu, dtype)
 
 
-def _measured_findings(mfu: Mfu, card_name: str, peak_tflops: float) -> list[Finding]:
-    if mfu.achieved_tflops is None or not 0 < peak_tflops < math.inf:
+def _measured_findings(run: Run, mfu: Mfu) -> list[Finding]:
+    peak = run.number("measured_tflops")
+    if peak is None:
+        peak = _measured_here(run)
+    if peak is None or mfu.achieved_tflops is None or not 0 < peak < math.inf:
         return []
-    share = mfu.achieved_tflops / peak_tflops
-    return [
-        Finding(
-            "utilisation_measured",
-            {"measured_share": share, "measured_tflops": peak_tflops, "card_name": card_name},
-        )
-    ]
+    numbers = {"measured_share": mfu.achieved_tflops / peak, "measured_tflops": peak}
+    return [Finding("utilisation_measured", {**numbers, "card_name": str(run.value("gpu") or "CPU")})]
 
 
 def _card_findings(run: Run, mfu: Mfu) -> list[Finding]:
-    if mfu.card_name is not None and not card_of(run, mfu.achieved_tflops).variants:
+    variants = card_of(run, mfu.achieved_tflops).variants
+    if mfu.card_name is not None and not variants:
         return [Finding("card_without_peak", {"card_name": mfu.card_name})]
     if mfu.card_low is not None:
-        return [_variants(run, mfu)]
+        return [_between(variants[0], variants[-1], mfu)]
     findings = []
     numbers: dict[str, Number] = {"card": mfu.card, "card_name": mfu.card_name}
     if mfu.verdict == "above_peak":
@@ -74,10 +68,8 @@ def _card_findings(run: Run, mfu: Mfu) -> list[Finding]:
     return findings
 
 
-def _variants(run: Run, mfu: Mfu) -> Finding:
+def _between(slow: Variant, fast: Variant, mfu: Mfu) -> Finding:
     """The utilisation of the fastest and of the slowest card of that name."""
-    variants = card_of(run, mfu.achieved_tflops).variants
-    slow, fast = variants[0], variants[-1]
     numbers: dict[str, Number] = {
         "card_name": mfu.card_name,
         "card_low": mfu.card_low,

@@ -120,11 +120,9 @@ def find_costs(run: Run, pace: Pace) -> Costs:
     cold = cold_rows(run, pace)
     counted = counted_evaluations(run, cold)
     saved = frozenset(checkpoint.iteration for checkpoint in run.checkpoints)
-    return (
-        _costs_outside_rows(run, counted, saved, cold)
-        if not run.row_contains_evaluation
-        else _costs_inside_rows(run, pace, counted, saved, cold)
-    )
+    if run.row_contains_evaluation:
+        return _costs_inside_rows(run, pace, counted, saved, cold)
+    return _costs_outside_rows(run, counted, saved, cold)
 
 
 def _costs_inside_rows(
@@ -323,8 +321,6 @@ def _costs_outside_rows(
             hidden=len(counted) - len(times),
             each_ms=each and each.ms,
             interval=evaluation_interval(run),
-            contains_checkpoint=False,
-            predicted_ms=None,
             low_ms=each and each.low_ms,
             high_ms=each and each.high_ms,
         ),
@@ -332,8 +328,6 @@ def _costs_outside_rows(
             count=len(run.checkpoints),
             each_ms=checkpoint and checkpoint.ms,
             basis="unknown" if checkpoint is None else "measured",
-            saved_rows=0,
-            unsaved_rows=0,
             background_ms=median(background) if background else None,
             low_ms=checkpoint and checkpoint.low_ms,
             high_ms=checkpoint and checkpoint.high_ms,

@@ -73,7 +73,8 @@ def compare_rows(samples: Sequence[Sample], spread: float) -> Experiment | None:
     trend_ms = _trend_ms(samples)
     saved, unsaved = without_stalled(saved, spread), without_stalled(unsaved, spread)
     samples = [*saved, *unsaved]
-    pairs = [pair for stretch in by_speed(samples, spread) if (pair := _split(stretch)) is not None]
+    split = map(by_save, by_speed(samples, spread))
+    pairs = [(saves, others) for saves, others in split if saves and rows_of(others) >= LEFT]
     checkpoint = _checkpoint(pairs, spread) if pairs else _across_speeds(samples, spread)
     if checkpoint is not None and trend_ms:
         checkpoint = cost_around(checkpoint.ms, checkpoint.high_ms - checkpoint.ms + trend_ms)
@@ -161,11 +162,6 @@ def step_exponent(samples: Sequence[Sample]) -> float | None:
         return None
     power = math.log(high / low) / apart
     return next((each for each in (0.0, 1.0) if abs(power - each) <= CLEAR_POWER), None)
-
-
-def _split(stretch: Sequence[Sample]) -> tuple[list[Sample], list[Sample]] | None:
-    saved, unsaved = by_save(stretch)
-    return (saved, unsaved) if saved and rows_of(unsaved) >= LEFT else None
 
 
 def _checkpoint(pairs: Sequence[tuple[list[Sample], list[Sample]]], spread: float) -> Cost:

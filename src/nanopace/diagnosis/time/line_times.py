@@ -49,9 +49,9 @@ def cost_by_stamps(
     unit_ms = 1000 * resolution_s(run)
     step_error_ms = pace.step_ms * OF_A_MEDIAN * pace.spread / math.sqrt(max(1, min(25, pace.step.normal_rows)))
     doubt_ms = step_error_ms * median(steps_before) if steps_before else 0.0  # the same for all of them
-    evaluation = _cost([ms for ms in evaluations if math.isfinite(ms)], unit_ms, doubt_ms)
-    checkpoint = _cost([ms for ms in saves if math.isfinite(ms)], unit_ms, step_error_ms)
-    rest = _cost([ms for ms in rests if math.isfinite(ms)], unit_ms, step_error_ms)  # a row without its save
+    evaluation = _cost(evaluations, unit_ms, doubt_ms)
+    checkpoint = _cost(saves, unit_ms, step_error_ms)
+    rest = _cost(rests, unit_ms, step_error_ms)  # a row without its save
     if evaluation and checkpoint and together_ms is not None:  # then the best known one gives the other
         half, ms = min(
             (checkpoint.high_ms - checkpoint.ms, max(0.0, together_ms - checkpoint.ms)),
@@ -109,6 +109,7 @@ def _folded(run: Run, index: int) -> bool:
 def _cost(times: Sequence[float], unit_ms: float, doubt_ms: float) -> Cost | None:
     """The mean without stalls and other speeds: the median of differences of whole seconds would be a whole second
     itself. Each such difference is wrong by less than one."""
+    times = [ms for ms in times if math.isfinite(ms)]  # else a stamp is unknown
     if not times:
         return None
     middle = median(times)

@@ -72,8 +72,7 @@ def _level_findings(run: Run, pace: Pace) -> list[Finding]:
 
 def lost_s(finding: Finding) -> float:
     """The cost of a change of pace in seconds; 0 if it made the steps faster."""
-    lost = finding.numbers.get("lost_s")
-    return lost if isinstance(lost, (int, float)) else 0.0
+    return finding.number("lost_s")
 
 
 def _changes(step: Step) -> Finding:

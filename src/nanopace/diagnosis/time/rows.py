@@ -86,6 +86,11 @@ class Pace(NamedTuple):
         """The scatter of normal steps, as a fraction."""
         return self.step.spread or 0.0
 
+    @property
+    def plain(self) -> list[int]:
+        """The rows that are plain steps, without slow ones."""
+        return [index for index, kind in enumerate(self.kind) if kind in (NORMAL, UNEVEN)]
+
     def covers(self, index: int) -> int:
         """The number of iterations that one row's time is the mean of."""
         return self.covered[index] if self.covered else 1
@@ -135,6 +140,7 @@ def find_pace(run: Run) -> Pace:
     kind, noise = _classify(rows, plain, logs, kept, special, around, rounded)
 
     normal = [index for index in plain if kind[index] != SLOW]
+    steps = [log for index, log in zip(plain, logs, strict=True) if kind[index] != SLOW and index in long]
     times = [rows.ms[index] for index in normal]
     weights = [rows.count[index] * (covered[index] if covered else 1) for index in normal]
     # For a folded log, the typical rows; otherwise all, including slow ones, which may all be at the end.
@@ -150,7 +156,7 @@ def find_pace(run: Run) -> Pace:
         normal_rows=sum(rows.count[index] for index in normal),
         uneven_rows=sum(rows.count[index] for index in normal if kind[index] == UNEVEN),
         levels=_levels(rows, normal, weights, [plain[kept[start]] for start in starts]),
-        drift_share=_drift(rows, [index for index in normal if index in long]) if len(starts) == 1 else None,
+        drift_share=drift(steps) if len(starts) == 1 else None,
         change_share=_change(ends_ms, [logs[position] for position in along]),
         first_fifth_ms=ends_ms and ends_ms[0],
         last_fifth_ms=ends_ms and ends_ms[1],
@@ -167,10 +173,6 @@ def _long_rows(run: Run, plain: Sequence[int], covered: Sequence[int]) -> Contai
         return range(len(run.rows))
     least = ENOUGH_COVERED * run.rows_cover
     return frozenset(index for index in plain if covered[index] >= least) or range(len(run.rows))
-
-
-def _drift(rows: Rows, normal: Sequence[int]) -> float | None:
-    return drift([math.log(max(rows.ms[index], LEAST_MS)) for index in normal])
 
 
 def steady(step: Step) -> bool:

@@ -20,7 +20,7 @@ BY_CHANCE = 3.0  # times the noise of one row: the next rows differ by less from
 
 def level_shifts(run: Run, pace: Pace) -> dict[int, float]:
     """The rows that lie between two levels and may belong to either, and the difference between these in ms."""
-    plain = {at: row for row, at in enumerate(run.rows.iteration) if pace.kind[row] in (NORMAL, UNEVEN)}
+    plain = {run.rows.iteration[row]: row for row in pace.plain}
     shifts = {}
     for old, new in pairwise(pace.step.levels):
         row = plain.get(new.first_iteration, 0)
@@ -52,8 +52,7 @@ def away_from_changes(run: Run, pace: Pace, counted: Sequence[Evaluation]) -> li
     a log folded like with like, there are no neighbours to check."""
     if max(run.rows.count) > 1:
         return samples_of(run, pace, counted)
-    tolerance = max(LEAST_CHANGE, 2 * pace.spread)
-    plain = [index for index, kind in enumerate(pace.kind) if kind in (NORMAL, UNEVEN)]
+    tolerance, plain = max(LEAST_CHANGE, 2 * pace.spread), pace.plain
     found = []
     for each in counted:
         if each.row is not None:
@@ -82,8 +81,8 @@ def off_baseline_ms(run: Run, pace: Pace, row: int) -> float:
     """By how much the steps next to a row differ from its baseline, if that is not chance; else 0."""
     if max(run.rows.count) > 1:  # folded rows have no neighbours
         return 0.0
-    plain = [index for index, kind in enumerate(pace.kind) if kind in (NORMAL, UNEVEN)]
-    at, step_ms = bisect_left(plain, row), pace.baseline_ms[row]
+    plain, step_ms = pace.plain, pace.baseline_ms[row]
+    at = bisect_left(plain, row)
     near = [run.rows.ms[index] for index in plain[max(0, at - NEXT) : at + NEXT]]
     off_ms = abs(median(near) - step_ms) if near else 0.0
     return off_ms if off_ms > BY_CHANCE * pace.spread * step_ms else 0.0

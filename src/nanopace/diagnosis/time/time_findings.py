@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nanopace.diagnosis.result import Checkpoints, Evaluations, Faults, Finding, Number, Restarts, SlowRow, Wall
+from nanopace.diagnosis.result import Cause, Checkpoints, Evaluations, Faults, Finding, Number, Restarts, SlowRow, Wall
 from nanopace.diagnosis.time.counting import log_interval
 from nanopace.diagnosis.time.experiment import SEVERAL
 from nanopace.diagnosis.time.faults import (
@@ -25,19 +25,20 @@ def time_findings(
     run: Run, pace: Pace, breakdown: Breakdown, wall: Wall, restarts: Restarts, clock: Clock, faults: Faults
 ) -> list[Finding]:
     """Groups of findings, each about one thing that took time, most expensive first."""
-    of_steps = step_findings(run, pace)
+    slow_rows = breakdown.slow_rows
     groups = [
         ((wall.evaluation_s or 0.0) + (wall.checkpoint_s or 0.0), _evaluations(run, pace, breakdown, wall, clock)),
         (wall.startup_s, _startup(run, pace, breakdown)),
-        (_total_s(_gaps(clock)), _largest_of("gap_between_rows", _gaps(clock))),
-        (_sum_s(breakdown, "periodic") + _sum_s(breakdown, "stall"), _stalls(breakdown, wall)),
-        (_sum_s(breakdown, "data"), _fetches(run, breakdown, wall)),
-        (_total_s(_unexplained_stalls(clock)), _largest_of("long_events", _unexplained_stalls(clock))),
+        _of_events("gap_between_rows", [event for event in clock.events if event.bucket == "unknown"]),
+        (_sum_s(slow_rows, "periodic") + _sum_s(slow_rows, "stall"), _stalls(breakdown, wall)),
+        (_sum_s(slow_rows, "data"), _fetches(run, breakdown, wall)),
+        # Evaluations and checkpoints that took far longer than usual; reported stalls have a known reason.
+        _of_events("long_events", [each for each in clock.events if each.bucket == "stall" and each.stall is None]),
         (waited_for_data_s(faults), data_stall_findings(faults, wall)),
         (wall.suspended_s, suspension_findings(faults)),
         (wall.restart_s, _restarts(restarts)),
         (wall.rollback_s, rollback_findings(faults, wall)),
-        (lost_to_levels_s(pace.step), of_steps),
+        (lost_to_levels_s(pace.step), step_findings(run, pace)),
     ]
     groups.sort(key=lambda group: -(group[0] or 0.0))
     return [
@@ -174,8 +175,7 @@ def _in_doubt(breakdown: Breakdown) -> list[Finding]:
 
 def stalls_in_doubt_s(findings: Sequence[Finding]) -> float:
     """Of what counts as stalls, what may have been checkpoints."""
-    longer = (each.numbers["longer_s"] for each in findings if each.code == "save_in_doubt")
-    return sum(each for each in longer if isinstance(each, (int, float)))
+    return sum(each.number("longer_s") for each in findings if each.code == "save_in_doubt")
 
 
 def _excess_in_doubt(breakdown: Breakdown) -> list[tuple[float, int]]:
@@ -187,16 +187,6 @@ def _excess_in_doubt(breakdown: Breakdown) -> list[tuple[float, int]]:
         if costs.saves_in_doubt and each.iteration in costs.saved and "stall" in parts:
             found.append((sum(parts.values()) / each.count, each.count))
     return found
-
-
-def _rows_in_doubt(breakdown: Breakdown) -> list[SlowRow]:
-    """The slow ones of these rows."""
-    doubt = breakdown.costs.saves_in_doubt
-    return [row for row in breakdown.slow_rows if doubt and {"checkpoint", "stall"}.issubset(row.causes)]
-
-
-def _stalled_s(row: SlowRow) -> float:
-    return row.count * row.parts_ms["stall"] / 1000
 
 
 def _both_costs(evaluations: Evaluations, checkpoints: Checkpoints, rows: Mapping[str, Number]) -> list[Finding]:
@@ -257,7 +247,7 @@ def _stalls(breakdown: Breakdown, wall: Wall) -> list[Finding]:
     findings = []
     periodic = [row for row in breakdown.slow_rows if "periodic" in row.causes]
     if periodic:
-        total_s = _sum_s(breakdown, "periodic")
+        total_s = _sum_s(periodic, "periodic")
         numbers = {
             "rows": _lines(periodic),
             "interval": breakdown.period,
@@ -266,67 +256,45 @@ def _stalls(breakdown: Breakdown, wall: Wall) -> list[Finding]:
             "total_share": total_s / wall.awake_s,
         }
         findings.append(Finding("periodic_stalls", numbers))
-    doubtful = _rows_in_doubt(breakdown)
-    stalls = [row for row in breakdown.slow_rows if "stall" in row.causes and row not in doubtful]
+    stalls = [row for row in breakdown.slow_rows if "stall" in row.causes]
+    if breakdown.costs.saves_in_doubt:  # then those with a save have a finding of their own
+        stalls = [row for row in stalls if "checkpoint" not in row.causes]
     if stalls:
-        largest = max(stalls, key=_stall_ms)
-        total_s = sum(map(_stalled_s, stalls))
-        numbers = {
-            "rows": _lines(stalls),
-            "largest_s": _stall_ms(largest) / 1000,
-            "iteration": largest.iteration,
-            "total_s": total_s,
-            "total_share": total_s / wall.awake_s,
-        }
-        findings.append(Finding("stalls", numbers))
+        findings.append(Finding("stalls", _held_up(stalls, "stall", wall)))
     return findings
+
+
+def _held_up(rows: Sequence[SlowRow], cause: Cause, wall: Wall) -> dict[str, Number]:
+    """How many rows one cause held up, for how long in all, and which one the longest."""
+    largest, total_s = max(rows, key=lambda row: row.parts_ms[cause]), _sum_s(rows, cause)
+    return {
+        "rows": _lines(rows),
+        "largest_s": largest.parts_ms[cause] / 1000,
+        "iteration": largest.iteration,
+        "total_s": total_s,
+        "total_share": total_s / wall.awake_s,
+    }
 
 
 def _fetches(run: Run, breakdown: Breakdown, wall: Wall) -> list[Finding]:
     fetched = [row for row in breakdown.slow_rows if "data" in row.causes]
     if not fetched:
         return []
-    largest, total_s = max(fetched, key=lambda row: row.parts_ms["data"]), _sum_s(breakdown, "data")
-    numbers = {
-        "rows": _lines(fetched),
-        "total_s": total_s,
-        "total_share": total_s / wall.awake_s,
-        "largest_s": largest.parts_ms["data"] / 1000,
-        "iteration": largest.iteration,
-        "fetch_share": len(run.fetches) / run.rows.lines,
-    }
-    return [Finding("fetch_stalls", numbers)]
+    share = {"fetch_share": len(run.fetches) / run.rows.lines}
+    return [Finding("fetch_stalls", _held_up(fetched, "data", wall) | share)]
 
 
-def _gaps(clock: Clock) -> list[Event]:
-    """Time between rows that only their stamps show."""
-    return [event for event in clock.events if event.bucket == "unknown"]
-
-
-def _unexplained_stalls(clock: Clock) -> list[Event]:
-    """The extra time of evaluations and checkpoints that took far longer than usual; reported stalls have a known
-    reason."""
-    return [event for event in clock.events if event.bucket == "stall" and event.stall is None]
-
-
-def _total_s(events: Sequence[Event]) -> float:
-    return sum(event.ms for event in events) / 1000
-
-
-def _largest_of(code: str, events: Sequence[Event]) -> list[Finding]:
+def _of_events(code: str, events: Sequence[Event]) -> tuple[float, list[Finding]]:
+    """What these events took, and the finding about them."""
     if not events:
-        return []
-    largest = max(events, key=lambda event: event.ms)
-    numbers = {"count": len(events), "total_s": _total_s(events), "largest_s": largest.ms / 1000}
-    return [Finding(code, {**numbers, "iteration": largest.iteration})]
+        return 0.0, []
+    total_s, largest = sum(event.ms for event in events) / 1000, max(events, key=lambda event: event.ms)
+    numbers = {"count": len(events), "total_s": total_s, "largest_s": largest.ms / 1000}
+    return total_s, [Finding(code, {**numbers, "iteration": largest.iteration})]
 
 
-def _stall_ms(row: SlowRow) -> float:
-    return row.parts_ms["stall"]
-
-
-def _sum_s(breakdown: Breakdown, cause: str) -> float:
-    return sum(row.count * row.parts_ms.get(cause, 0.0) for row in breakdown.slow_rows) / 1000
+def _sum_s(rows: Sequence[SlowRow], cause: Cause) -> float:
+    return sum(row.count * row.parts_ms.get(cause, 0.0) for row in rows) / 1000
 
 
 def _lines(rows: Sequence[SlowRow]) -> int:

@@ -7,6 +7,7 @@ reconstructed.
 
 from __future__ import annotations
 
+import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,18 +25,9 @@ from nanopace.incidents import StallReason
 from nanopace.medians import median
 from nanopace.run import Checkpoint, Evaluation, Phase, Restart, Rollback, Run, Span
 
-Bucket = Literal[
-    "training",
-    "evaluation",
-    "checkpoint",
-    "startup",
-    "stall",
-    "suspended",
-    "restart",
-    "rollback",
-    "other",
-    "unknown",
-]
+Bucket = Literal[  # as in the names of `Wall`
+    "training", "evaluation", "checkpoint", "startup", "stall", "suspended", "restart", "rollback", "other", "unknown"
+]  # fmt: skip
 
 _OF_CAUSE: Mapping[Cause, Bucket] = {
     "compile": "startup",
@@ -88,12 +80,14 @@ def account(run: Run, pace: Pace, breakdown: Breakdown) -> tuple[Wall, Restarts,
     row_end_s, event_end_s = _walk(run, pace, breakdown, events, spent)
     remainder = (run.wall_ms or 0.0) - sum(spent.values())
     spent["unknown"] += max(0.0, remainder)
+    restart_s = spent["restart"] / 1000
     lost = sum(max(0, restart.reached - restart.iteration + 1) for restart in run.restarts)
     hidden = [event for event in events if event.bucket != "unknown" and run.row_contains_evaluation]
     last = run.rows.last_iteration[-1] if len(run.rows) else 0
     return (
         _wall(run, pace, breakdown, spent),
-        Restarts(len(run.restarts), lost, _lost_s(run, lost, spent["restart"])),
+        # What they cost is unknown if no iteration was repeated and the log does not show how long the start-ups took.
+        Restarts(len(run.restarts), lost, restart_s if lost or restart_s or not run.restarts else None),
         Clock(
             row_end_s,
             tuple(events),
@@ -102,11 +96,6 @@ def account(run: Run, pace: Pace, breakdown: Breakdown) -> tuple[Wall, Restarts,
             after_s=sum(event.ms for event in hidden if event.iteration >= last) / 1000,
         ),
     )
-
-
-def _lost_s(run: Run, lost_iterations: int, ms: float) -> float | None:
-    """What restarts cost; None if no iteration was repeated and the log does not show how long the start-ups took."""
-    return ms / 1000 if lost_iterations or ms or not run.restarts else None
 
 
 def _between_rows(run: Run, pace: Pace, breakdown: Breakdown) -> list[Event]:
@@ -191,16 +180,20 @@ def _walk(
     rows, lost_ms = run.rows, _lost_ms(run, pace, breakdown.costs.evaluations.interval)
     known = pace.basis != "none"  # else only the rows themselves can be added up
     ends, event_ends = array("d"), array("d")
-    clock_ms, training_ms, pending = 0.0, 0.0, 0
+    clock_ms, training_ms = 0.0, 0.0
+
+    def pass_events(until: float) -> None:
+        nonlocal clock_ms
+        while len(event_ends) < len(events) and (event := events[len(event_ends)]).iteration <= until:
+            spent[event.bucket] += event.ms
+            clock_ms += event.ms
+            event_ends.append(clock_ms / 1000)
+
     last = rows.iteration[0] - pace.covers(0) if len(rows) else 0
     columns = zip(pace.kind, rows.last_iteration, rows.count, rows.sum_ms, pace.baseline_ms, strict=True)
     for index, (kind, end, count, row_ms, step_ms) in enumerate(columns):
         clock_ms += _spend_lost(lost_ms.get(index, ()), spent)
-        while pending < len(events) and events[pending].iteration <= end:
-            spent[events[pending].bucket] += events[pending].ms
-            clock_ms += events[pending].ms
-            event_ends.append(clock_ms / 1000)
-            pending += 1
+        pass_events(end)
         row_ms, count = row_ms * pace.covers(index), count * pace.covers(index)
         if known:
             # Add the iterations without a row. If groups overlap, an excess before makes up for a deficit after.
@@ -213,10 +206,7 @@ def _walk(
     after_ms = steps_after_rows(run) * pace.baseline_ms[-1] if known and len(rows) else 0.0
     spent["training"] += training_ms + after_ms
     clock_ms += after_ms
-    for event in events[pending:]:
-        spent[event.bucket] += event.ms
-        clock_ms += event.ms
-        event_ends.append(clock_ms / 1000)
+    pass_events(math.inf)
     return ends, event_ends
 
 
@@ -284,19 +274,12 @@ def _wall(run: Run, pace: Pace, breakdown: Breakdown, spent: Mapping[Bucket, flo
     total_ms = sum(spent.values())
     awake_ms = total_ms - spent["suspended"]
     overhead_ms = spent["evaluation"] + spent["checkpoint"]
+    seconds = {f"{bucket}_s": ms / 1000 for bucket, ms in spent.items()}
+    unknown = {"evaluation_s": no_cost, "checkpoint_s": no_save_cost or contained, "unknown_s": without_cost}
     return Wall(
+        **{name: None if unknown.get(name) and not known_s else known_s for name, known_s in seconds.items()},
         total_s=total_ms / 1000,
-        training_s=spent["training"] / 1000,
-        evaluation_s=None if no_cost and not spent["evaluation"] else spent["evaluation"] / 1000,
-        checkpoint_s=None if (no_save_cost or contained) and not spent["checkpoint"] else spent["checkpoint"] / 1000,
-        startup_s=spent["startup"] / 1000,
-        stall_s=spent["stall"] / 1000,
-        restart_s=spent["restart"] / 1000,
-        other_s=spent["other"] / 1000,
-        unknown_s=None if without_cost and not spent["unknown"] else spent["unknown"] / 1000,
         overhead_share=None if without_cost or no_cost or no_save_cost or not awake_ms else overhead_ms / awake_ms,
         goodput=spent["training"] / awake_ms if awake_ms else 0.0,
         measured=measured,
-        suspended_s=spent["suspended"] / 1000,
-        rollback_s=spent["rollback"] / 1000,
     )
