@@ -180,6 +180,11 @@ def said_to_have_risen(comparison: Comparison) -> bool:
     return any(finding.code == "compare_risen" for finding in comparison.findings)
 
 
+@check("compare_diverged")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    return exactly("iteration", said["iteration"], pair.named(said["run"]).nan_from)
+
+
 @check("compare_risen")
 def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
     truth = pair.named(said["run"])

@@ -27,6 +27,7 @@ OF_LOSS = {
 }
 OF_LOSSES = {
     *("compare_untimed", "compare_both_untimed", "compare_data_unknown", "compare_loss_tokens", "compare_risen"),
+    "compare_diverged",
     *("compare_loss_iterations", "compare_loss_equal", "compare_loss_uncertain", "compare_loss_unknown"),
     *("compare_late_start", "compare_same_settings", "compare_settings_unknown"),
     *(code for code in FINDINGS if code.endswith(("_knob", "_knobs", "_differ"))),

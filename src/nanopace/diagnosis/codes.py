@@ -203,6 +203,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "compare_loss_equal": ("better_loss", "worse_loss"),  # at the end of the stretch they share; within noise
     # Too few evaluations to know their noise; or, with a run, that run's losses before its log starts are unknown.
     "compare_loss_uncertain": ("better_loss", "worse_loss", "run", "iteration"),
+    "compare_diverged": ("run", "iteration"),
     "compare_risen": ("run", "best_val", "best_val_iteration", "last_val"),
     # The medians of training losses; all None if the logs have too few.
     "compare_loss_unknown": ("first_iteration", "last_iteration", "run", "run_loss", "other", "other_loss"),

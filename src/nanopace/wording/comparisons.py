@@ -76,6 +76,7 @@ COMPARISONS: Mapping[str, Sentence] = {
         "At equal time, {leader} is ahead: best validation loss {leader_loss} against {follower_loss} for {follower} "
         "after {at_s}."
     ),
+    "compare_diverged": say("The loss of {run} is NaN or infinite from iteration {iteration} on."),
     "compare_risen": say(
         "The validation loss of {run} was best at iteration {best_val_iteration} ({best_val}) and has since risen to "
         "{last_val}."

@@ -195,6 +195,13 @@ def test_the_best_so_far_decides_who_is_ahead(make_diagnosis: Any) -> None:
     assert Finding("compare_risen", risen) in found.findings
 
 
+def test_a_loss_that_diverged_comes_before_any_other(make_diagnosis: Any) -> None:
+    a, b = (make_diagnosis(name=f"{n}.log", tokens=1000, curve=KEEPS) for n in "ab")
+    b = replace(b, findings=(Finding("loss_diverged", {"iteration": 3250, "first": None}),))
+    assert compare(a, a).findings[1].code == "compare_loss_equal"
+    assert compare(a, b).findings[1] == Finding("compare_diverged", {"run": "b.log", "iteration": 3250})
+
+
 def test_nobody_stays_ahead_whose_loss_has_risen(make_diagnosis: Any) -> None:
     early = [(i, s, val + 0.3) if i > 500 else (i, s, val - 0.25) for i, s, val in KEEPS]
     a, b = (make_diagnosis(name=f"{n}.log", tokens=1000, curve=c) for n, c in (("a", early), ("b", OVERFITS)))

@@ -21,6 +21,12 @@ def test_a_comparison_opens_with_two_sentences() -> None:
     )
 
 
+def test_the_answer_does_not_keep_silent_on_a_loss_that_diverged() -> None:
+    found, diverged = case_2(), Finding("compare_diverged", {"run": "wide.log", "iteration": 4500})
+    answer = printed(replace(found, findings=(*found.findings, diverged))).split("\n\n")[0]
+    assert "tokens/s. The loss of B is NaN or infinite from iteration 4,500 on. At equal" in " ".join(answer.split())
+
+
 def test_a_comparison_has_its_tables() -> None:
     text = contrast()
     assert re.search(r"A +narrow\.log", text)

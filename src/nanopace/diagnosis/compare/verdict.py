@@ -31,7 +31,7 @@ def verdict(
     arrival: Arrival | None,
 ) -> list[Finding]:
     """Speed and loss first (with the caveat about the data before the loss), then the reasons, and which run reaches a
-    loss first."""
+    loss first. No speed makes up for a loss that diverged."""
     speed = _speed(a, b, parts.total)
     loss = _loss(a, b, by_time, by_tokens, by_iteration)
     reached = arrival is not None and arrival.ratio is not None
@@ -39,7 +39,7 @@ def verdict(
     per_byte: dict[str, Number] = {"target_metric": None if why_incomparable(a, b) is None else "bpb"}
     if_same = [Finding("compare_data_unknown", per_byte)] if compared and not same_data(a, b) else []
     first = [loss[0], *if_same] if why_incomparable(a, b) is not None else [*if_same, loss[0]]
-    return [speed[0], *first, *speed[1:], *loss[1:], *_arrival(a, b, arrival), *_why(parts)]
+    return [speed[0], *_diverged(a, b), *first, *speed[1:], *loss[1:], *_arrival(a, b, arrival), *_why(parts)]
 
 
 def _speed(a: Diagnosis, b: Diagnosis, total: float | None) -> list[Finding]:
@@ -86,6 +86,14 @@ def _time_per_iteration(a: Diagnosis, b: Diagnosis) -> list[Finding]:
     return [
         Finding("compare_time_per_iteration", numbers | {"faster_ms": min(of_a, of_b), "slower_ms": max(of_a, of_b)})
     ]
+
+
+def _diverged(a: Diagnosis, b: Diagnosis) -> list[Finding]:
+    found = []
+    for name, run in zip(both_names(a, b), (a, b), strict=True):
+        known = (each for each in run.findings if each.code == "loss_diverged")
+        found += [Finding("compare_diverged", {"run": name, "iteration": each.numbers["iteration"]}) for each in known]
+    return found
 
 
 def _loss(a: Diagnosis, b: Diagnosis, by_time: Aligned, by_tokens: Aligned, by_iteration: Aligned) -> list[Finding]:

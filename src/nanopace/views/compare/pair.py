@@ -113,6 +113,7 @@ class Pair:
         on_loss |= {} if learning is None else {learning.code: learning}
         found = (
             self.first(SPEED),
+            *(finding for finding in self.found.findings if finding.code == "compare_diverged"),
             *(finding for finding in self.found.findings if on_loss.get(finding.code) is finding),  # in their order
             *(self._risen(learning), self.first(ARRIVAL), self.first(OUTLOOK)),
             *(self.first((code,)) for code in REASONS),

@@ -25,7 +25,7 @@ from nanopace.wording.catalog import UNKNOWN, Words
 IN_TABLE = ("compare_leads_time", "compare_loss_tokens", "compare_loss_iterations", "compare_loss_unknown")
 SAID = (
     *(code for code in LEARNING if code not in IN_TABLE),
-    *("compare_risen", "compare_step_unknown", "compare_speed_unknown", *REASONS),
+    *("compare_diverged", "compare_risen", "compare_step_unknown", "compare_speed_unknown", *REASONS),
     *("compare_late_start", "compare_clock_unknown"),
 )
 
