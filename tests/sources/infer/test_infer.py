@@ -281,7 +281,7 @@ def test_a_printed_count_is_rounded_to_ten_thousand(positions: int) -> None:
 def test_gpus_are_counted_within_three_percent(
     monkeypatch: pytest.MonkeyPatch, per_gpu: float, gpus: int | None
 ) -> None:
-    monkeypatch.setattr("nanopace.sources.infer.infer.tokens_of_mfu", lambda *_: per_gpu)
+    monkeypatch.setattr("nanopace.sources.infer.infer.seconds_of_work", lambda *_: per_gpu * 1e9 / 312e12)
     facts = {"tokens_per_iteration": Fact(1000, "log"), "flops_per_token": Fact(1e9, "log")}
     run = complete(Run("log", "nanogpt", Rows([Row(0, 1.0)]), facts=facts))
     assert run.number("gpu_count") == gpus
@@ -291,7 +291,7 @@ def test_gpus_are_counted_within_three_percent(
 def test_tokens_are_whole_batches_within_one_percent(
     monkeypatch: pytest.MonkeyPatch, estimate: float, tokens: int
 ) -> None:
-    monkeypatch.setattr("nanopace.sources.infer.infer.tokens_of_mfu", lambda *_: estimate / 2)
+    monkeypatch.setattr("nanopace.sources.infer.infer.seconds_of_work", lambda *_: estimate / 2 * 1e9 / 312e12)
     facts = {"batch_size": Fact(10, "log"), "block_size": Fact(100, "log"), "gpu_count": Fact(2, "log")}
     run = complete(Run("log", "nanogpt", Rows([Row(0, 1.0)]), facts={**facts, "flops_per_token": Fact(1e9, "log")}))
     assert run.number("tokens_per_iteration") == tokens
