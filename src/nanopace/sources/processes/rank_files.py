@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from nanopace.errors import InputError
 from nanopace.medians import upper_median
 from nanopace.record import replace
-from nanopace.run import Fact, OtherRanks, Row, Run
+from nanopace.run import Fact, OtherRanks, Run
 from nanopace.sources.processes.rank_lags import RankLags
 
 _ATTEMPT = re.compile(r"attempt_(\d{1,9})", re.ASCII)
@@ -128,7 +128,7 @@ def _lags(runs: Mapping[int, Run]) -> RankLags:
     busy = {each.iteration for run in runs.values() for each in run.evaluations}
     busy |= {each.iteration for run in runs.values() for each in run.checkpoints}
     times = {
-        rank: {row.iteration: row.ms for row in list(run.rows)[1:] if _is_plain(row, busy)}
+        rank: {row.iteration: row.ms for row in run.rows[1:] if row.count == 1 and row.iteration not in busy}
         for rank, run in runs.items()
     }
     for iteration in set.intersection(*map(set, times.values())):
@@ -136,10 +136,6 @@ def _lags(runs: Mapping[int, Run]) -> RankLags:
         usual = upper_median([ms[iteration] for rank, ms in times.items() if rank != slowest])
         lags.add(slowest, times[slowest][iteration] / usual - 1 if usual > 0 else None)
     return lags
-
-
-def _is_plain(row: Row, busy: set[int]) -> bool:
-    return row.count == 1 and row.iteration not in busy
 
 
 class _Chain(io.RawIOBase):
