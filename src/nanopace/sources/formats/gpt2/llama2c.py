@@ -15,7 +15,6 @@ from nanopace.hardware.flops import flops_per_token
 from nanopace.run import Row
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.nanogpt import NanogptReader
-from nanopace.sources.formats.nanogpt_lines import Line
 from nanopace.sources.printed_numbers import nan_as_inf, to_int
 from nanopace.sources.rates import printed_rate
 
@@ -85,7 +84,7 @@ class Llama2cReader(NanogptReader):
         if self._groups:
             self._give_model()
         restarted = bool(percent) and mfu is None and self._measured and int(iteration) > 0
-        at_s = self._at_s(Line("row", (), found.end(), True, found.start()), line)
+        at_s = self._at_s(found.start(), line)
         self._add(Row(int(iteration), float(ms), nan_as_inf(float(loss)), mfu, at_s=at_s), restarted)
         self._builder.rate(int(iteration), printed_rate(found[0]))
 
