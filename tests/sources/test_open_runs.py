@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from nanopace.errors import ConfigError, NanopaceError, NotALog
-from nanopace.run import Run
 from nanopace.sources.runs import open_runs
 
-Read = Callable[..., list[Run]]
+from .reading import read, read_one
+
 Print = Callable[..., str]
 
 
@@ -37,13 +37,13 @@ Print = Callable[..., str]
 )
 def test_no_log(data: bytes, said: str) -> None:
     with pytest.raises(NotALog, match=said) as caught:
-        open_runs(io.BytesIO(data))
+        read(data)
     assert "\n" not in str(caught.value)
 
 
 def test_a_file_is_judged_by_its_first_256_kb() -> None:
     with pytest.raises(NotALog, match="contains text but no training log"):
-        open_runs(io.BytesIO(b"hello\n" * (256 * 1024 // 6) + bytes(256 * 1024)))
+        read(b"hello\n" * (256 * 1024 // 6) + bytes(256 * 1024))
 
 
 def test_no_log_in_a_directory(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_directory_stands_for_its_logs(tmp_path: Path, rows: Print) -> None:
 
 
 def test_of_very_many_runs_the_first_and_the_last_are_kept(
-    read: Read, rows: Print, header: str, monkeypatch: pytest.MonkeyPatch
+    rows: Print, header: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nanopace.sources.draft.MOST_RUNS", 4)
     runs = read("".join(header + rows(0, 1000 * number + 1) for number in range(1, 8)))
@@ -74,7 +74,7 @@ def test_a_broken_config_is_told_first(tmp_path: Path) -> None:
         open_runs(tmp_path / "missing.log", config=config)
 
 
-def test_a_long_preamble(rows: Print, read: Read) -> None:
+def test_a_long_preamble(rows: Print) -> None:
     preamble = "Requirement already satisfied: numpy in ./lib\n" * 20_000
     assert read(preamble + rows())[0].rows == read(rows())[0].rows
 
@@ -116,7 +116,7 @@ def test_a_small_log_needs_no_numpy(tmp_path: Path, whole_log: str) -> None:
 )
 def test_how_it_ended_needs_no_line_end(row: str, last: str, ending: str) -> None:
     rows = "".join(row.format(n=n) + "\n" for n in range(20))
-    (run,) = open_runs(io.BytesIO(f"{rows}Traceback (most recent call last):\n{last}".encode()))
+    run = read_one(f"{rows}Traceback (most recent call last):\n{last}")
     assert (len(run.rows), run.ending) == (20, ending)
 
 

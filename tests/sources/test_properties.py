@@ -17,7 +17,8 @@ from nanopace.sources.bulk.nanogpt import feed_bulk
 from nanopace.sources.formats.table import NANOGPT
 from nanopace.sources.runs import open_runs
 
-Read = Callable[..., list[Run]]
+from .reading import read
+
 Print = Callable[..., str]
 
 LINES = (
@@ -78,7 +79,7 @@ def linked(runs: list[Run]) -> bool:
 @given(logs)
 def test_no_input_raises_but_our_own_errors(data: bytes) -> None:
     try:
-        runs = open_runs(io.BytesIO(data))
+        runs = read(data)
     except NanopaceError:
         return
     assert rising(runs)
@@ -90,7 +91,7 @@ def test_no_input_raises_but_our_own_errors(data: bytes) -> None:
 @given(st.binary(max_size=400))
 def test_nor_do_bytes(data: bytes) -> None:
     with pytest.raises(NanopaceError):
-        open_runs(io.BytesIO(data))
+        read(data)
 
 
 @settings(max_examples=150)
@@ -105,7 +106,7 @@ def test_nor_in_bulk(data: bytes) -> None:
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_cut_anywhere(data: st.DataObject, whole_log: str, read: Read) -> None:
+def test_a_cut_anywhere(data: st.DataObject, whole_log: str) -> None:
     at = data.draw(st.integers(whole_log.index("iter 200:"), len(whole_log)))
     cut = whole_log[:at]
     before, last = cut[: cut.rfind("\n") + 1], cut[cut.rfind("\n") + 1 :]
@@ -117,7 +118,7 @@ def test_a_cut_anywhere(data: st.DataObject, whole_log: str, read: Read) -> None
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_beginning_that_is_missing(data: st.DataObject, rows: Print, read: Read) -> None:
+def test_a_beginning_that_is_missing(data: st.DataObject, rows: Print) -> None:
     text = rows()
     at = data.draw(st.integers(0, text.index("iter 2000:")))
     (run,) = read(text[at:])
@@ -128,7 +129,7 @@ def test_a_beginning_that_is_missing(data: st.DataObject, rows: Print, read: Rea
 def timed(*chunks: bytes) -> float:
     start = time.process_time()
     with pytest.raises(NotALog):
-        open_runs(io.BytesIO(b"".join(chunks)))
+        read(b"".join(chunks))
     return time.process_time() - start
 
 

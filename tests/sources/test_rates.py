@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from copy import copy
 from itertools import pairwise
 from typing import Any
@@ -15,10 +14,9 @@ from nanopace.sources.bulk.nanochat import feed_bulk_nanochat
 from nanopace.sources.formats.table import NANOCHAT
 from nanopace.sources.formats.trackers.names import find_rate
 from nanopace.sources.rates import Rates, printed_rate
-from nanopace.sources.runs import open_runs
 
 from .formats.test_every_example import EXAMPLES
-from .reading import plain, runs_of
+from .reading import plain, read, runs_of
 
 
 def rates_of(*added: tuple[int, float]) -> Rates:
@@ -83,7 +81,7 @@ def test_a_rate_in_a_row(text: str, rate: float | None) -> None:
 )
 def test_every_format_that_prints_them(format: str, first: tuple[int, float] | None) -> None:
     data: Any = EXAMPLES[format]
-    (run, *_) = open_runs(io.BytesIO(data.encode() if isinstance(data, str) else data))
+    (run, *_) = read(data)
     assert run.rates
     assert first in (None, run.rates[0])
     assert all(0 <= rate < 0.1 for _, rate in run.rates)

@@ -21,6 +21,8 @@ from nanopace.sources.formats.nanogpt_lines import read_line
 from nanopace.sources.formats.table import NANOGPT
 from nanopace.sources.runs import open_runs
 
+from ..reading import fed
+
 Print = Callable[..., str]
 
 
@@ -114,15 +116,6 @@ def exact(row: Row) -> tuple[float | None, ...]:
 # --- whole logs ------------------------------------------------------------------------------------------------------
 
 
-def unfolded(text: str) -> list[Run]:
-    builder = RunBuilder("log")
-    reader = NANOGPT.open_reader(builder)
-    for line in text.splitlines():
-        reader.feed(line)
-    reader.finish()
-    return builder.finish()
-
-
 @pytest.mark.parametrize("mfu", [True, False])
 @pytest.mark.parametrize("size", [700, 20_000, 10**9])
 def test_a_folded_log_tells_the_same(size: int, mfu: bool, header: str, rows: Print) -> None:
@@ -131,7 +124,7 @@ def test_a_folded_log_tells_the_same(size: int, mfu: bool, header: str, rows: Pr
     text += rows(5500, 7000, log_interval=1, mfu=mfu)
     data = text.encode()
     (folded,) = in_bulk(*(data[at : at + size] for at in range(0, len(data), size)))
-    (plain,) = unfolded(text)
+    (plain,) = fed(NANOGPT, text.splitlines())
     assert folded.rows.lines == len(plain.rows) == 7000
     assert len(folded.rows) < 1500
     assert sum(folded.rows.sum_ms) == pytest.approx(sum(plain.rows.ms))

@@ -80,14 +80,21 @@ def test_a_clock_that_stood_still_is_no_row() -> None:
     assert list(run_of(step(1, ms="0.00"), step(2, ms="0.01")).rows.iteration) == [2]
 
 
-@pytest.mark.parametrize(("device", "mfu"), [("cuda", 0.4), ("cpu", None), ("mps", None)])
-def test_without_a_card_an_mfu_means_nothing(device: str, mfu: float | None) -> None:
-    run = run_of(f"Autodetected device type: {device}", step())
+CARD = "GPU: NVIDIA L4 | Peak FLOPS (BF16): {}"
+DEVICE = "Autodetected device type: {}"
+
+
+@pytest.mark.parametrize(
+    ("header", "mfu"),
+    [
+        *((DEVICE.format("cuda"), 0.4), (DEVICE.format("cpu"), None), (DEVICE.format("mps"), None)),
+        *((CARD.format("1.21e+14"), 0.4), (CARD.format("inf"), None)),
+    ],
+)
+def test_without_a_card_or_its_peak_an_mfu_means_nothing(header: str, mfu: float | None) -> None:
+    run = run_of(header, step())
     assert run.rows[0].mfu == mfu
     assert ("printed_peak_tflops" in run.facts) == (mfu is not None)
-
-
-CARD = "GPU: NVIDIA L4 | Peak FLOPS (BF16): {}"
 
 
 @pytest.mark.parametrize(

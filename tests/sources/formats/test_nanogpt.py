@@ -12,7 +12,8 @@ from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.nanogpt_lines import begins_line, read_line
 from nanopace.sources.formats.table import NANOGPT
 
-Read = Callable[..., list[Run]]
+from ..reading import read
+
 Rows = Callable[..., str]
 
 
@@ -169,18 +170,18 @@ def same(a: list[Run], b: list[Run]) -> bool:
 
 
 @pytest.mark.parametrize("width", range(40, 201))
-def test_a_terminal_of_any_width(width: int, whole_log: str, read: Read) -> None:
+def test_a_terminal_of_any_width(width: int, whole_log: str) -> None:
     assert same(read(wrapped(whole_log, width)), read(whole_log))
 
 
 @pytest.mark.parametrize("width", [33, 48, 60])
-def test_rows_without_mfu_in_a_terminal(width: int, rows: Rows, read: Read) -> None:
+def test_rows_without_mfu_in_a_terminal(width: int, rows: Rows) -> None:
     log = rows(mfu=False)
     assert same(read(wrapped(log, width)), read(log))
 
 
 @pytest.mark.parametrize("width", [50, 64, 90])
-def test_a_broken_line_that_is_also_cut(width: int, whole_log: str, read: Read) -> None:
+def test_a_broken_line_that_is_also_cut(width: int, whole_log: str) -> None:
     end = whole_log.index("iter 1200:")
     last = "iter 1200: loss 2.6923, time 9343.00ms, mfu "
     expected = read(whole_log[:end])
@@ -188,13 +189,13 @@ def test_a_broken_line_that_is_also_cut(width: int, whole_log: str, read: Read) 
         assert same(read(wrapped(whole_log[:end] + last[:length], width)), expected)
 
 
-def test_a_long_path_in_a_terminal(rows: Rows, read: Read) -> None:
+def test_a_long_path_in_a_terminal(rows: Rows) -> None:
     log = rows().replace("out-web", "/very/long/path/" * 6)
     assert same(read(wrapped(log, 80)), read(log))
     assert read(wrapped(log, 80))[0].checkpoints[0].path == "/very/long/path/" * 6
 
 
-def test_colours_keys_bars_and_windows(whole_log: str, read: Read) -> None:
+def test_colours_keys_bars_and_windows(whole_log: str) -> None:
     littered = (
         whole_log.replace("iter 400", "^[[A^[[B\x1b[31miter 400\x1b[0m")
         .replace("iter 600", " 10%|#   |\r 20%|##  |\riter 600")
@@ -207,7 +208,7 @@ def test_colours_keys_bars_and_windows(whole_log: str, read: Read) -> None:
 # --- headers ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_header(whole_log: str, read: Read) -> None:
+def test_the_header(whole_log: str) -> None:
     (run,) = read(whole_log)
     said = {name: fact.value for name, fact in run.facts.items() if fact.origin == "log"}
     assert said["batch_size"] == 8  # the flag after the file
@@ -221,7 +222,7 @@ def test_the_header(whole_log: str, read: Read) -> None:
     assert run.ending == "finished"
 
 
-def test_ranks_that_print_into_each_other(header: str, rows: Rows, read: Read) -> None:
+def test_ranks_that_print_into_each_other(header: str, rows: Rows) -> None:
     lines = header.splitlines()
     interleaved = "\n".join(f"[rank{rank}]: {line}" for line in lines for rank in (0, 1)) + "\n"
     late = "\n".join(lines[1:]) + "\n"  # a rank whose output was buffered until it left
@@ -272,7 +273,7 @@ def test_the_vocabulary_that_a_header_names(line: str, size: int) -> None:
 # --- processes -------------------------------------------------------------------------------------------------------
 
 
-def test_a_resumed_run_with_its_header(header: str, rows: Rows, read: Read) -> None:
+def test_a_resumed_run_with_its_header(header: str, rows: Rows) -> None:
     resumed = header.replace("Initializing a new model from scratch", "Resuming training from out-web")
     (run,) = read(header + rows(0, 1700) + "KeyboardInterrupt\n" + resumed + rows(1500))
     assert list(run.rows.iteration) == list(range(0, 3001, 200))
@@ -283,14 +284,14 @@ def test_a_resumed_run_with_its_header(header: str, rows: Rows, read: Read) -> N
     assert run.ending == "finished"
 
 
-def test_a_restart_shows_in_the_mfu(rows: Rows, read: Read) -> None:
+def test_a_restart_shows_in_the_mfu(rows: Rows) -> None:
     (run,) = read(rows(0, 1999, log_interval=100) + rows(2000, log_interval=100))
     (restart,) = run.restarts
     assert (restart.row, restart.iteration, restart.reached) == (20, 2000, 1900)
     assert len(restart.lost) == 0
 
 
-def test_two_runs_in_a_file(header: str, rows: Rows, read: Read) -> None:
+def test_two_runs_in_a_file(header: str, rows: Rows) -> None:
     other = header.replace("Overriding: batch_size = 8\n", "")
     first, second = read(header + rows(0, 1001) + other + rows())
     assert (first.value("batch_size"), second.value("batch_size")) == (8, 16)

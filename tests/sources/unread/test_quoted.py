@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from nanopace.run import Run
 from nanopace.sources.unread.quoted import QuotationDetector
 
-Read = Callable[..., list[Run]]
+from ..reading import read
+
 Print = Callable[..., str]
 
 README = """\
@@ -96,7 +96,7 @@ def test_what_is_prose(line: str, prose: bool) -> None:
 
 
 @pytest.mark.parametrize("text", [README, NOTES])
-def test_prose_that_quotes_a_few_rows(text: str, read: Read) -> None:
+def test_prose_that_quotes_a_few_rows(text: str) -> None:
     quoted = read(text)[0].quoted
     assert quoted is not None
     of_log, lines = quoted
@@ -104,7 +104,7 @@ def test_prose_that_quotes_a_few_rows(text: str, read: Read) -> None:
     assert lines == sum(bool(line.strip()) for line in text.splitlines())
 
 
-def test_a_log_with_some_text_around_it(whole_log: str, read: Read) -> None:
+def test_a_log_with_some_text_around_it(whole_log: str) -> None:
     about = "# My run\n\nIt went well, and this is what it printed while it did.\n\n1. a small model\n2. no bias\n"
     page = f"{about}3. rotary positions\n\n```\n{whole_log}```\n"
     quoted = read(page)[0].quoted
@@ -122,7 +122,7 @@ def test_a_log_with_some_text_around_it(whole_log: str, read: Read) -> None:
         "Collecting torch\n  Downloading torch.whl (700 MB)\n" * 50,
     ],
 )
-def test_a_log_is_no_prose(noise: str, whole_log: str, read: Read) -> None:
+def test_a_log_is_no_prose(noise: str, whole_log: str) -> None:
     half = whole_log.index("iter 1200:")
     assert read(whole_log[:half] + noise + whole_log[half:])[0].quoted is None
     assert read(WARNING * 40 + whole_log)[0].quoted is None
