@@ -236,11 +236,13 @@ def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: D
             line=number,
             text=text,
         )
-    if (died := error_line(line for line, _ in lines(head))) is not None:
+    number, text = error_line(line for line, _ in lines(head))
+    if text:
         return NotALog(
             "{path}: no line looks like a training step, but line {line} has an error: {text}",
             path=path,
-            **died._asdict(),
+            line=number,
+            text=text,
         )
     if detector.format is not None:
         return NotALog("{path}: the start of a training log, but no row with a time yet", path=path)

@@ -9,14 +9,12 @@ lines, too, but with neither a loss nor an epoch.
 
 from __future__ import annotations
 
-import json
-
 from nanopace.errors import NotALog
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.hugging_face.console_lines import seconds
 from nanopace.sources.formats.hugging_face.entries import CountedTokens
 from nanopace.sources.running_clock import RunningClock
-from nanopace.sources.scalars import to_count, to_number
+from nanopace.sources.scalars import json_object, to_count, to_number
 
 _OF_TRAINING = ("loss", "lr", "learning_rate", "epoch")  # one of them is in every line but a prediction's
 _TOGETHER_S = 2.0  # processes that start together read clocks that differ by no more
@@ -35,12 +33,7 @@ class LlamaFactoryReader:
     def feed(self, line: str) -> bool:
         if '"current_steps"' not in line:
             return False
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
-            return False
-        if not isinstance(entry, dict):
-            return False
+        entry = json_object(line)
         step, elapsed_s = to_count(entry.get("current_steps")), seconds(entry.get("elapsed_time"))
         if step is None or elapsed_s is None:
             return False
