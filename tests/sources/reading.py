@@ -31,7 +31,7 @@ def plain(reader: LineReader, chunks: Iterable[bytes]) -> None:
 
 
 def runs_of(format: LogFormat, feed: Feed, text: str, chunk: int = 1 << 20) -> list[Run]:
-    data, builder = text.encode("utf-8", "surrogatepass"), RunBuilder("run.log")
+    data, builder = text.encode("utf-8", "surrogatepass"), RunBuilder("log")
     feed(format.open_reader(builder), [data[at : at + chunk] for at in range(0, len(data), chunk)])
     return builder.finish()
 

@@ -18,6 +18,7 @@ from nanopace.sources.formats.table import NANOPACE
 from nanopace.train.listener import Introduction, Outcome
 from nanopace.wording.catalog import words
 
+from ..nanogpt_logs import WHOLE_LOG
 from ..reading import fed, read
 
 CHOICES = {
@@ -149,8 +150,8 @@ def test_the_report_is_right(out: io.StringIO) -> None:
     assert "±0.0031" in render(found)
 
 
-def test_it_can_be_compared_with_a_log_of_nanogpt(out: io.StringIO, whole_log: str) -> None:
-    (ours,), (theirs,) = read(print_run(out)), read(whole_log)
+def test_it_can_be_compared_with_a_log_of_nanogpt(out: io.StringIO) -> None:
+    (ours,), (theirs,) = read(print_run(out)), read(WHOLE_LOG)
     found = compare(theirs, ours)
     assert found.tokens_per_s.ratio == pytest.approx(9343 / 1100.3, rel=0.01)
     assert found.overhead_share.b is not None

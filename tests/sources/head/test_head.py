@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 
 from nanopace.sources.head.card_lines import card_of
 from nanopace.sources.head.fork_settings import Settings
 
+from ..nanogpt_logs import WHOLE_LOG
 from ..reading import read
-
-Print = Callable[..., str]
 
 ROW = "iter 0: loss 4.1916, lr 2.00e-05, time 2913.29ms\n"
 SMI = "|   {n}  {name:<28}   On  | 00000000:0{n}:00.0 Off |                    0 |\n"
@@ -45,9 +43,9 @@ def test_the_card_of_a_line(line: str, card: str | None) -> None:
     assert card_of(line) == card
 
 
-def test_a_card_in_the_head_is_a_fact(whole_log: str) -> None:
+def test_a_card_in_the_head_is_a_fact() -> None:
     table = "".join(SMI.format(n=n, name="NVIDIA A100-SXM4-40GB") for n in range(4))
-    (run,) = read(table + whole_log)
+    (run,) = read(table + WHOLE_LOG)
     assert run.facts["gpu"].value == "NVIDIA A100-SXM4-40GB"
     assert run.facts["gpu"].origin == "log"
     assert run.number("gpu_count") in (None, 1)  # a machine of four is no run of four

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import pytest
-
 HEADER = """\
 $ python train.py config/train_web.py --batch_size=8
 Overriding config with config/train_web.py:
@@ -70,16 +66,4 @@ def print_rows(
     return "\n".join(printed) + "\n"
 
 
-@pytest.fixture(scope="session")
-def header() -> str:
-    return HEADER
-
-
-@pytest.fixture(scope="session")
-def rows() -> Callable[..., str]:
-    return print_rows
-
-
-@pytest.fixture(scope="session")
-def whole_log() -> str:
-    return HEADER + print_rows()
+WHOLE_LOG = HEADER + print_rows()
