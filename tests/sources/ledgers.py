@@ -9,8 +9,9 @@ from pathlib import Path
 from nanopace.ledger import Event, RunEvent, StepEvent
 from nanopace.ledger.codec import to_json
 from nanopace.run import Run
-from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.table import LEDGER
+
+from .reading import fed
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "ledger-format.md"
 
@@ -20,12 +21,7 @@ def runs_of(events: Iterable[Event]) -> list[Run]:
 
 
 def runs_from(lines: Iterable[str]) -> list[Run]:
-    builder = RunBuilder("run.jsonl")
-    reader = LEDGER.open_reader(builder)
-    for line in lines:
-        reader.feed(line)
-    reader.finish()
-    return builder.finish()
+    return fed(LEDGER, lines, "run.jsonl")
 
 
 def run_event(at_ms: float = 0.0, **values: object) -> RunEvent:

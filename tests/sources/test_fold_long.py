@@ -6,10 +6,11 @@ from nanopace.run import Row
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.table import NANOCHAT, NANOGPT
 
-from .processes.test_rank_prefixes import Read, nanochat_row
+from .processes.test_rank_prefixes import nanochat_row
+from .reading import read
 
 
-def test_a_long_run_is_folded_and_keeps_its_sums(monkeypatch: pytest.MonkeyPatch, read: Read) -> None:
+def test_a_long_run_is_folded_and_keeps_its_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     """Evaluations stay where they were, and so does a restart."""
     lines = []
     for at in [*range(4000), *range(3500, 6000)]:

@@ -15,6 +15,8 @@ from nanopace.sources.opening import open_log
 from nanopace.sources.runs import open_runs
 from nanopace.sources.text import CHUNK
 
+from .reading import read
+
 
 def rows(first: int = 0, last: int = 4) -> str:
     return "".join(f"iter {at}: loss 2.0000, time 100.00ms, mfu 30.00%\n" for at in range(first, last + 1))
@@ -43,10 +45,6 @@ def cell(*outputs: object) -> dict[str, Any]:
 def notebook(*cells: object, **more: object) -> bytes:
     prose = {"cell_type": "markdown", "metadata": {}, "source": ["`iter 9: loss 1.0, time 9.00ms`"]}
     return json.dumps({"cells": [prose, *cells], "metadata": {}, "nbformat": 4, **more}, indent=1).encode()
-
-
-def read(data: bytes) -> list[Run]:
-    return open_runs(io.BytesIO(data))
 
 
 def printed(data: bytes) -> str:
@@ -199,7 +197,7 @@ def test_what_only_the_whole_run_shows_is_its_own() -> None:
 def test_with_patterns() -> None:
     lines = "".join(f"step {at} took 0.5 s\n" for at in range(1, 5))
     data = notebook(cell(stream(lines)), cell(stream(lines)))
-    runs = open_runs(io.BytesIO(data), patterns=[r"step (?P<iteration>\d+) took (?P<s>\S+) s"])
+    runs = read(data, patterns=[r"step (?P<iteration>\d+) took (?P<s>\S+) s"])
     assert iterations(runs) == [[1, 2, 3, 4]] * 2
 
 

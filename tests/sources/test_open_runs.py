@@ -3,17 +3,15 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from nanopace.errors import ConfigError, NanopaceError, NotALog
-from nanopace.run import Run
 from nanopace.sources.runs import open_runs
 
-Read = Callable[..., list[Run]]
-Print = Callable[..., str]
+from .nanogpt_logs import HEADER, WHOLE_LOG, print_rows
+from .reading import read, read_one
 
 
 @pytest.mark.parametrize(
@@ -37,13 +35,13 @@ Print = Callable[..., str]
 )
 def test_no_log(data: bytes, said: str) -> None:
     with pytest.raises(NotALog, match=said) as caught:
-        open_runs(io.BytesIO(data))
+        read(data)
     assert "\n" not in str(caught.value)
 
 
 def test_a_file_is_judged_by_its_first_256_kb() -> None:
     with pytest.raises(NotALog, match="contains text but no training log"):
-        open_runs(io.BytesIO(b"hello\n" * (256 * 1024 // 6) + bytes(256 * 1024)))
+        read(b"hello\n" * (256 * 1024 // 6) + bytes(256 * 1024))
 
 
 def test_no_log_in_a_directory(tmp_path: Path) -> None:
@@ -51,20 +49,18 @@ def test_no_log_in_a_directory(tmp_path: Path) -> None:
         open_runs(tmp_path)
 
 
-def test_a_directory_stands_for_its_logs(tmp_path: Path, rows: Print) -> None:
-    (tmp_path / "b.log").write_text(rows(0, 1000))
-    (tmp_path / "a.log").write_text(rows())
+def test_a_directory_stands_for_its_logs(tmp_path: Path) -> None:
+    (tmp_path / "b.log").write_text(print_rows(0, 1000))
+    (tmp_path / "a.log").write_text(print_rows())
     assert [run.name for run in open_runs(tmp_path)] == ["a.log", "b.log"]
 
 
-def test_of_very_many_runs_the_first_and_the_last_are_kept(
-    read: Read, rows: Print, header: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_very_many_runs_the_first_and_the_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nanopace.sources.draft.MOST_RUNS", 4)
-    runs = read("".join(header + rows(0, 1000 * number + 1) for number in range(1, 8)))
+    runs = read("".join(HEADER + print_rows(0, 1000 * number + 1) for number in range(1, 8)))
     assert [run.rows.iteration[-1] for run in runs] == [1000, 2000, 6000, 7000]
     assert [run.runs_of_file for run in runs] == [7, None, None, None]
-    assert [run.runs_of_file for run in read("".join(header + rows() for _ in range(4)))] == [None] * 4
+    assert [run.runs_of_file for run in read("".join(HEADER + print_rows() for _ in range(4)))] == [None] * 4
 
 
 def test_a_broken_config_is_told_first(tmp_path: Path) -> None:
@@ -74,9 +70,9 @@ def test_a_broken_config_is_told_first(tmp_path: Path) -> None:
         open_runs(tmp_path / "missing.log", config=config)
 
 
-def test_a_long_preamble(rows: Print, read: Read) -> None:
+def test_a_long_preamble() -> None:
     preamble = "Requirement already satisfied: numpy in ./lib\n" * 20_000
-    assert read(preamble + rows())[0].rows == read(rows())[0].rows
+    assert read(preamble + print_rows())[0].rows == read(print_rows())[0].rows
 
 
 @pytest.mark.usefixtures("untraced")
@@ -93,10 +89,10 @@ def test_endless_input_that_is_no_log() -> None:
         open_runs(io.BufferedReader(Zeros()))
 
 
-def test_a_small_log_needs_no_numpy(tmp_path: Path, whole_log: str) -> None:
+def test_a_small_log_needs_no_numpy(tmp_path: Path) -> None:
     """Nor a decompressor: importing it would be half of the user's wait."""
     path = tmp_path / "train.log"
-    path.write_text(whole_log)
+    path.write_text(WHOLE_LOG)
     code = (
         "import sys; from nanopace.sources.runs import open_runs; open_runs(sys.argv[1]);"
         "heavy = {'numpy', 'gzip', 'lzma', 'bz2', 'zstandard', 'rich', 'jinja2', 'nanopace.sources.bulk.nanogpt'};"
@@ -116,7 +112,7 @@ def test_a_small_log_needs_no_numpy(tmp_path: Path, whole_log: str) -> None:
 )
 def test_how_it_ended_needs_no_line_end(row: str, last: str, ending: str) -> None:
     rows = "".join(row.format(n=n) + "\n" for n in range(20))
-    (run,) = open_runs(io.BytesIO(f"{rows}Traceback (most recent call last):\n{last}".encode()))
+    run = read_one(f"{rows}Traceback (most recent call last):\n{last}")
     assert (len(run.rows), run.ending) == (20, ending)
 
 

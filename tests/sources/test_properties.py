@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -17,8 +16,8 @@ from nanopace.sources.bulk.nanogpt import feed_bulk
 from nanopace.sources.formats.table import NANOGPT
 from nanopace.sources.runs import open_runs
 
-Read = Callable[..., list[Run]]
-Print = Callable[..., str]
+from .nanogpt_logs import WHOLE_LOG, print_rows
+from .reading import read
 
 LINES = (
     "iter 0: loss 10.8720, time 32025.45ms, mfu -100.00%",
@@ -78,7 +77,7 @@ def linked(runs: list[Run]) -> bool:
 @given(logs)
 def test_no_input_raises_but_our_own_errors(data: bytes) -> None:
     try:
-        runs = open_runs(io.BytesIO(data))
+        runs = read(data)
     except NanopaceError:
         return
     assert rising(runs)
@@ -90,7 +89,7 @@ def test_no_input_raises_but_our_own_errors(data: bytes) -> None:
 @given(st.binary(max_size=400))
 def test_nor_do_bytes(data: bytes) -> None:
     with pytest.raises(NanopaceError):
-        open_runs(io.BytesIO(data))
+        read(data)
 
 
 @settings(max_examples=150)
@@ -105,20 +104,20 @@ def test_nor_in_bulk(data: bytes) -> None:
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_cut_anywhere(data: st.DataObject, whole_log: str, read: Read) -> None:
-    at = data.draw(st.integers(whole_log.index("iter 200:"), len(whole_log)))
-    cut = whole_log[:at]
+def test_a_cut_anywhere(data: st.DataObject) -> None:
+    at = data.draw(st.integers(WHOLE_LOG.index("iter 200:"), len(WHOLE_LOG)))
+    cut = WHOLE_LOG[:at]
     before, last = cut[: cut.rfind("\n") + 1], cut[cut.rfind("\n") + 1 :]
     whole = last.startswith("iter") and last.endswith("%")
-    whole |= last.startswith("step") and len(last) == len(whole_log[len(before) :].partition("\n")[0])
+    whole |= last.startswith("step") and len(last) == len(WHOLE_LOG[len(before) :].partition("\n")[0])
     expected = read(before + last + "\n" if whole else before)
     assert read(cut) == expected
 
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_beginning_that_is_missing(data: st.DataObject, rows: Print, read: Read) -> None:
-    text = rows()
+def test_a_beginning_that_is_missing(data: st.DataObject) -> None:
+    text = print_rows()
     at = data.draw(st.integers(0, text.index("iter 2000:")))
     (run,) = read(text[at:])
     assert list(run.rows) == list(read(text)[0].rows)[-len(run.rows) :]
@@ -128,7 +127,7 @@ def test_a_beginning_that_is_missing(data: st.DataObject, rows: Print, read: Rea
 def timed(*chunks: bytes) -> float:
     start = time.process_time()
     with pytest.raises(NotALog):
-        open_runs(io.BytesIO(b"".join(chunks)))
+        read(b"".join(chunks))
     return time.process_time() - start
 
 

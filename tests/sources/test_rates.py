@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from copy import copy
 from itertools import pairwise
 from typing import Any
@@ -13,12 +12,10 @@ from hypothesis import strategies as st
 
 from nanopace.sources.bulk.nanochat import feed_bulk_nanochat
 from nanopace.sources.formats.table import NANOCHAT
-from nanopace.sources.formats.trackers.names import find_rate
 from nanopace.sources.rates import Rates, printed_rate
-from nanopace.sources.runs import open_runs
 
 from .formats.test_every_example import EXAMPLES
-from .reading import plain, runs_of
+from .reading import plain, read, read_one, runs_of
 
 
 def rates_of(*added: tuple[int, float]) -> Rates:
@@ -83,7 +80,7 @@ def test_a_rate_in_a_row(text: str, rate: float | None) -> None:
 )
 def test_every_format_that_prints_them(format: str, first: tuple[int, float] | None) -> None:
     data: Any = EXAMPLES[format]
-    (run, *_) = open_runs(io.BytesIO(data.encode() if isinstance(data, str) else data))
+    (run, *_) = read(data)
     assert run.rates
     assert first in (None, run.rates[0])
     assert all(0 <= rate < 0.1 for _, rate in run.rates)
@@ -109,5 +106,7 @@ def test_nanochats_multiplier_plainly_and_in_bulk() -> None:
 
 
 def test_a_trackers_series() -> None:
-    assert find_rate({"loss": 3, "train/learning_rate": 3}) == "train/learning_rate"
-    assert find_rate({"loss": 3}) is None
+    table = "epoch,step,train_loss,learning_rate\n" + "".join(f"0,{n},2.5,{2.0**-n}\n" for n in range(1, 4))
+    run = read_one(table)
+    assert run.rates == ((1, 0.5), (2, 0.25), (3, 0.125))
+    assert read_one(table.replace("learning_rate", "gradient")).rates == ()

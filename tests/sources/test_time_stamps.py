@@ -1,16 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanopace.run import Run
 from nanopace.sources.time_stamps import Stamps
 
-Read = Callable[..., list[Run]]
+from .reading import read
 
 
 @pytest.mark.parametrize(
@@ -81,7 +79,7 @@ def test_the_calendar(first: datetime, second: datetime) -> None:
     assert b - a == (second.replace(microsecond=0) - first.replace(microsecond=0)).total_seconds()
 
 
-def test_rows_and_evaluations_have_their_stamps(read: Read) -> None:
+def test_rows_and_evaluations_have_their_stamps() -> None:
     (run,) = read(
         "> 2023-03-22 09:31:56 iter 2990: loss 3.8853, time 1096.65ms, mfu 15.34%\n>\n"
         "> 2023-03-22 09:32:32 step 3000: train loss 4.0390, val loss 4.0427\n>\n> saving checkpoint to out\n"
@@ -92,7 +90,7 @@ def test_rows_and_evaluations_have_their_stamps(read: Read) -> None:
     assert run.evaluations[0].at_s == first + 36
 
 
-def test_the_same_line_twice_with_two_stamps_is_one_row(read: Read) -> None:
+def test_the_same_line_twice_with_two_stamps_is_one_row() -> None:
     line = "iter 5: loss 3.8853, time 1096.65ms, mfu 15.34%\n"
     (run,) = read(f"10:00:00 {line}10:00:01 {line}")
     assert len(run.rows) == 1

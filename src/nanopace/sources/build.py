@@ -158,10 +158,10 @@ class RunBuilder:
         draft.ending = None
         for evaluation in folded.evaluations:
             row_of = None if evaluation.row is None else start + evaluation.row
-            draft.evaluations.put((evaluation.iteration, evaluation.metric), replace(evaluation, row=row_of))
+            draft.evaluations.put(replace(evaluation, row=row_of))
             self.evaluations_seen += evaluation.count
         for save in folded.checkpoints:
-            draft.save(replace(save, row=None if save.row is None else start + save.row))
+            draft.checkpoints.put(replace(save, row=None if save.row is None else start + save.row))
 
     def evaluation(
         self,
@@ -394,7 +394,7 @@ class RunBuilder:
             self._draft.evaluate(evaluation if row is None else replace(evaluation, row=row))
         for save in self._pending_saves:
             row = index if save.iteration == iteration else None
-            self._draft.save(save if row is None else replace(save, row=row))
+            self._draft.checkpoints.put(save if row is None else replace(save, row=row))
         self._pending_evals.clear()
         self._pending_saves.clear()
         self._after_row.clear()

@@ -6,35 +6,39 @@ few megabytes would take hours.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from heapq import heapify, heappop, heappush
 from typing import Generic, Self, TypeVar
 
 from nanopace.run import Checkpoint, Evaluation
 
 Event = TypeVar("Event", Evaluation, Checkpoint)
-Key = TypeVar("Key", bound=Hashable)
+_Key = tuple[int, str]
 
 
-class ByIteration(Generic[Key, Event]):
-    """Events by key. The last one with a key counts."""
+def _key(event: Evaluation | Checkpoint) -> _Key:
+    return event.iteration, event.metric if isinstance(event, Evaluation) else ""
+
+
+class ByIteration(Generic[Event]):
+    """Events by iteration, evaluations also by metric. The last one with a key counts."""
 
     def __init__(self) -> None:
-        self._events: dict[Key, Event] = {}
-        self._latest: list[tuple[int, Key]] | None = None  # a heap, created the first time something goes back
+        self._events: dict[_Key, Event] = {}
+        self._latest: list[tuple[int, _Key]] | None = None  # a heap, created the first time something goes back
 
     def __copy__(self) -> Self:
         twin = type(self)()
         twin._events = dict(self._events)
         return twin
 
-    def get(self, key: Key) -> Event | None:
-        return self._events.get(key)
-
-    def put(self, key: Key, event: Event) -> None:
-        if self._latest is not None and key not in self._events:
+    def put(self, event: Event) -> Event | None:
+        """Add an event. Return the one that it replaces."""
+        key = _key(event)
+        before = self._events.get(key)
+        if self._latest is not None and before is None:
             heappush(self._latest, (-event.iteration, key))
         self._events[key] = event
+        return before
 
     def latest(self) -> int:
         """The highest iteration, or -1 if there is none."""
@@ -49,10 +53,10 @@ class ByIteration(Generic[Key, Event]):
         return taken[::-1]
 
     def in_order(self) -> tuple[Event, ...]:
-        """All events, sorted by key."""
-        return tuple(self._events[key] for key in sorted(self._events))  # type: ignore[type-var]
+        """All events, sorted by iteration."""
+        return tuple(self._events[key] for key in sorted(self._events))
 
-    def _heap(self) -> list[tuple[int, Key]]:
+    def _heap(self) -> list[tuple[int, _Key]]:
         if self._latest is None:
             self._latest = [(-event.iteration, key) for key, event in self._events.items()]
             heapify(self._latest)

@@ -10,7 +10,7 @@ import math
 from array import array
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag
@@ -23,7 +23,6 @@ from nanopace.run import (
     Fact,
     GpuReading,
     GpuUse,
-    Metric,
     OtherRanks,
     Restart,
     Rollback,
@@ -80,8 +79,8 @@ class Draft(Details):
         self.rows = Rows()
         self.timed = True  # whether the rows have times
         self._folded = UNFOLDED  # this many rows are folded, as far as possible
-        self.evaluations: ByIteration[tuple[int, Metric], Evaluation] = ByIteration()
-        self.checkpoints: ByIteration[int, Checkpoint] = ByIteration()
+        self.evaluations: ByIteration[Evaluation] = ByIteration()
+        self.checkpoints: ByIteration[Checkpoint] = ByIteration()
         self._setbacks: list[Restart | Rollback] = []  # in order
         self._skipped: list[tuple[int, int]] = []  # the iteration, and the number of setbacks before it
         self._spikes: list[tuple[LossSpike, int]] = []
@@ -102,15 +101,9 @@ class Draft(Details):
 
     def evaluate(self, evaluation: Evaluation) -> None:
         """Add an evaluation. The last one of an iteration counts; the time of an earlier one is kept as a span."""
-        key = evaluation.iteration, evaluation.metric
-        before = self.evaluations.get(key)
+        before = self.evaluations.put(evaluation)
         if before is not None and before.ms is not None and before != evaluation:
             self.spans.append(Span("evaluation", before.iteration, before.ms))
-        self.evaluations.put(key, evaluation)
-
-    def save(self, checkpoint: Checkpoint) -> None:
-        """Add a checkpoint. The last one of an iteration counts."""
-        self.checkpoints.put(checkpoint.iteration, checkpoint)
 
     def skip(self, iteration: int) -> None:
         """The update of an iteration was skipped."""
@@ -159,16 +152,9 @@ class Draft(Details):
         self._folded = min(self._folded, max(UNFOLDED, len(self.rows)))
         # Those of the iteration it resumes from stay, unless they are inside a row that is repeated.
         stays = iteration if row_contains_evaluation else iteration + 1
-        beside_ms = 0.0
-        for evaluation in self.evaluations.take_from(stays):
-            beside_ms += evaluation.ms or 0.0
-            if (kept := _before(evaluation, stays, places)) is not None:
-                self.evaluations.put((kept.iteration, kept.metric), kept)
-        for save in self.checkpoints.take_from(stays):
-            beside_ms += save.ms or 0.0
-            if (left := _before(save, stays, places)) is not None:
-                self.checkpoints.put(left.iteration, left)
-        return reached, lost, beside_ms
+        taken: list[Evaluation | Checkpoint]
+        taken = [*_take_back(self.evaluations, stays, places), *_take_back(self.checkpoints, stays, places)]
+        return reached, lost, sum((each.ms or 0.0 for each in taken), 0.0)
 
     @property
     def fold_at(self) -> int:
@@ -181,26 +167,12 @@ class Draft(Details):
             self.fold()
 
     def twin(self) -> Draft:
-        """A copy that does not change with this one. Attributes that are only replaced, never mutated, are shared."""
+        """A copy that does not change with this one."""
         from copy import copy
 
         other = copy(self)
+        vars(other).update({name: copy(value) for name, value in vars(self).items()})
         other.rows = self.rows[:]
-        names = (
-            "facts",
-            "spans",
-            "micro_batches",
-            "notes",
-            "samples",
-            "caveats",
-            "evaluations",
-            "checkpoints",
-            "untimed",
-            "rates",
-            "fetches",
-        )
-        for name in (*names, "rows_of_ranks", "_setbacks", "_skipped", "_spikes"):
-            setattr(other, name, copy(getattr(self, name)))
         return other
 
     def fold(self) -> None:
@@ -216,11 +188,8 @@ class Draft(Details):
         breaks = {bisect_left(rows.last_iteration, each.iteration) for each in events}
         breaks |= {each.row for each in (*events, *self._setbacks) if each.row is not None}
         places = fold_behind(rows, start, breaks)
-        for evaluation in evaluations:
-            moved = None if evaluation.row is None else places[evaluation.row]
-            self.evaluations.put((evaluation.iteration, evaluation.metric), replace(evaluation, row=moved))
-        for save in checkpoints:
-            self.save(replace(save, row=None if save.row is None else places[save.row]))
+        _put_back(self.evaluations, evaluations, places)
+        _put_back(self.checkpoints, checkpoints, places)
         self._setbacks = [replace(each, row=places.get(each.row, each.row)) for each in self._setbacks]
         self._folded = len(rows)
 
@@ -247,7 +216,7 @@ class Draft(Details):
         self.timed = False
         self.caveats.pop("whole_seconds", None)
         for each in self.evaluations.in_order():
-            self.evaluations.put((each.iteration, each.metric), replace(each, row=None))
+            self.evaluations.put(replace(each, row=None))
 
     def run(self, name: str, format: LogFormat) -> Run:
         """The finished Run."""
@@ -333,6 +302,21 @@ def _suffix(number: int, stage: Stage | None, of_stage: int) -> str:
     if stage is not None:
         return f" ({stage})" if of_stage == 1 else f" ({stage} {of_stage})"
     return "" if number == 1 else f" #{number}"
+
+
+def _take_back(events: ByIteration[Event], iteration: int, places: Mapping[int, int]) -> list[Event]:
+    """Take out, and return, what is not before an iteration. The part of a group that is before it stays."""
+    taken = events.take_from(iteration)
+    for event in taken:
+        if (kept := _before(event, iteration, places)) is not None:
+            events.put(kept)
+    return taken
+
+
+def _put_back(events: ByIteration[Event], taken: Iterable[Event], places: Mapping[int, int]) -> None:
+    """Put events back whose rows have moved."""
+    for event in taken:
+        events.put(replace(event, row=None if event.row is None else places[event.row]))
 
 
 def _before(event: Event, iteration: int, places: Mapping[int, int]) -> Event | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +19,7 @@ from nanopace.sources.infer.infer import complete
 from nanopace.sources.log_format import LogFormat
 from nanopace.sources.notebook import CELL
 from nanopace.sources.opening import MOST_BYTES, Opened, Progress, Source, find_logs, open_log, truncated
-from nanopace.sources.processes.died import ENDING
+from nanopace.sources.processes.died import ENDED
 from nanopace.sources.processes.interleaved import Printed, of_one_process
 from nanopace.sources.processes.rank_files import RankFiles, group_rank_files, read_ranks
 from nanopace.sources.processes.rank_prefixes import Ranks, find_ranks, of_one_rank
@@ -30,7 +29,6 @@ from nanopace.sources.unread.quoted import QuotationDetector
 
 __all__ = ["find_logs", "open_runs"]
 
-_ENDING = re.compile(ENDING)  # whole words: how a process ended needs no line end
 BULK_BYTES = 16 * CHUNK  # from here on, numpy is worth its import, and rows are folded
 
 
@@ -190,7 +188,8 @@ def _cell_by_cell(printed: Iterable[Printed], builder: RunBuilder) -> Iterator[P
 
 def _feed(reader: LineReader, printed: Iterable[Printed], around: QuotationDetector) -> None:
     for line, ended in printed:
-        understood = (reader.feed if ended or _ENDING.search(line) else reader.feed_cut)(line)
+        whole = ended or ENDED.search(line)  # how a process ended is complete words, which need no line end
+        understood = (reader.feed if whole else reader.feed_cut)(line)
         around.add(line, of_log=understood)
     reader.finish()
 
@@ -237,11 +236,13 @@ def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: D
             line=number,
             text=text,
         )
-    if (died := error_line(line for line, _ in lines(head))) is not None:
+    number, text = error_line(line for line, _ in lines(head))
+    if text:
         return NotALog(
             "{path}: no line looks like a training step, but line {line} has an error: {text}",
             path=path,
-            **died._asdict(),
+            line=number,
+            text=text,
         )
     if detector.format is not None:
         return NotALog("{path}: the start of a training log, but no row with a time yet", path=path)

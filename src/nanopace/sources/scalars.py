@@ -22,6 +22,17 @@ def to_number(value: object) -> float | None:
     return number if math.isfinite(number) else math.inf
 
 
+def json_object(text: str) -> dict[str, object]:
+    """The JSON object that a text is; empty if it is none."""
+    import json  # which readers of other formats need not wait for
+
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def to_count(value: object) -> int | None:
     """A non-negative integer that a counter may have reached."""
     number = to_number(value)

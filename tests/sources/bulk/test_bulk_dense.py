@@ -10,12 +10,12 @@ import pytest
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.run import Run
-from nanopace.sources.build import RunBuilder
 from nanopace.sources.bulk.nanogpt import feed_bulk
 from nanopace.sources.formats.table import NANOGPT
 from nanopace.sources.infer.infer import complete
 
 from ..dense import dense_log
+from ..reading import fed, runs_of
 
 RESUMING = "Resuming training from out\n"
 
@@ -23,20 +23,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("untraced")]  # many row
 
 
 def plain(text: str) -> Run:
-    builder = RunBuilder("log")
-    reader = NANOGPT.open_reader(builder)
-    for line in text.splitlines():
-        reader.feed(line)
-    reader.finish()
-    (run,) = builder.finish()
+    (run,) = fed(NANOGPT, text.splitlines())
     return complete(run)
 
 
 def in_bulk(text: str, size: int = 1 << 20) -> Run:
-    data = text.encode()
-    builder = RunBuilder("log")
-    feed_bulk(NANOGPT.open_reader(builder), (data[at : at + size] for at in range(0, len(data), size)))
-    (run,) = builder.finish()
+    (run,) = runs_of(NANOGPT, feed_bulk, text, size)
     return complete(run)
 
 
@@ -180,10 +172,7 @@ def test_each_run_of_a_log_has_its_own_mfu() -> None:
     """Smoothing is undone row by row, at the start of the run."""
     text = dense_log(6000) + dense_log(6000, seed=4)
     for size in (1 << 20, 50_000):
-        data = text.encode()
-        builder = RunBuilder("log")
-        feed_bulk(NANOGPT.open_reader(builder), (data[at : at + size] for at in range(0, len(data), size)))
-        runs = builder.finish()
+        runs = runs_of(NANOGPT, feed_bulk, text, size)
         assert [run.rows.lines for run in runs] == [6000, 6000]
         for run in runs:
             assert diagnose(run).mfu.steady_printed == pytest.approx(0.1206, rel=0.01)

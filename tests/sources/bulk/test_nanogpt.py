@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -21,7 +20,8 @@ from nanopace.sources.formats.nanogpt_lines import read_line
 from nanopace.sources.formats.table import NANOGPT
 from nanopace.sources.runs import open_runs
 
-Print = Callable[..., str]
+from ..nanogpt_logs import HEADER, print_rows
+from ..reading import fed
 
 
 def read(text: str, *, without_mfu: bool = False) -> RowBlock:
@@ -65,9 +65,9 @@ def test_what_numpy_reads_is_what_the_plain_reader_reads(lines: list[str], witho
             assert np.isnan(mfu)
 
 
-def test_usual_rows_are_all_read(rows: Print) -> None:
+def test_usual_rows_are_all_read() -> None:
     for mfu in (True, False):
-        text = rows(5, 300, log_interval=1, mfu=mfu)
+        text = print_rows(5, 300, log_interval=1, mfu=mfu)
         usual = [number for number, line in enumerate(text.splitlines()) if line[:4] == "iter" and "-100" not in line]
         assert read(text, without_mfu=True).line.tolist() == usual
 
@@ -114,24 +114,15 @@ def exact(row: Row) -> tuple[float | None, ...]:
 # --- whole logs ------------------------------------------------------------------------------------------------------
 
 
-def unfolded(text: str) -> list[Run]:
-    builder = RunBuilder("log")
-    reader = NANOGPT.open_reader(builder)
-    for line in text.splitlines():
-        reader.feed(line)
-    reader.finish()
-    return builder.finish()
-
-
 @pytest.mark.parametrize("mfu", [True, False])
 @pytest.mark.parametrize("size", [700, 20_000, 10**9])
-def test_a_folded_log_tells_the_same(size: int, mfu: bool, header: str, rows: Print) -> None:
-    text = header + rows(0, 6000, log_interval=1, mfu=mfu).replace("iter 2700:", "33iter 2700:")
-    text += header.replace("Initializing a new model from scratch", "Resuming training from out-web")
-    text += rows(5500, 7000, log_interval=1, mfu=mfu)
+def test_a_folded_log_tells_the_same(size: int, mfu: bool) -> None:
+    text = HEADER + print_rows(0, 6000, log_interval=1, mfu=mfu).replace("iter 2700:", "33iter 2700:")
+    text += HEADER.replace("Initializing a new model from scratch", "Resuming training from out-web")
+    text += print_rows(5500, 7000, log_interval=1, mfu=mfu)
     data = text.encode()
     (folded,) = in_bulk(*(data[at : at + size] for at in range(0, len(data), size)))
-    (plain,) = unfolded(text)
+    (plain,) = fed(NANOGPT, text.splitlines())
     assert folded.rows.lines == len(plain.rows) == 7000
     assert len(folded.rows) < 1500
     assert sum(folded.rows.sum_ms) == pytest.approx(sum(plain.rows.ms))
@@ -150,15 +141,15 @@ def told(run: Run) -> list[tuple[object, ...]]:
     return said
 
 
-def test_the_last_row_may_be_cut(rows: Print) -> None:
-    text = rows(0, 1000, log_interval=1)
+def test_the_last_row_may_be_cut() -> None:
+    text = print_rows(0, 1000, log_interval=1)
     (run,) = in_bulk(text[:-4].encode())
     assert run.rows.lines == 999
     assert in_bulk(text.rstrip("\n").encode())[0].rows.lines == 1000
 
 
-def test_large_logs_are_folded_and_small_ones_are_not(rows: Print, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = rows(0, 30_000, log_interval=1).encode()
+def test_large_logs_are_folded_and_small_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = print_rows(0, 30_000, log_interval=1).encode()
     assert len(open_runs(io.BytesIO(data))[0].rows) == 30_000
     monkeypatch.setattr(nanopace.sources.runs, "BULK_BYTES", 1 << 20)
     (run,) = open_runs(io.BytesIO(data))
@@ -167,6 +158,6 @@ def test_large_logs_are_folded_and_small_ones_are_not(rows: Print, monkeypatch: 
     assert run.value("log_interval") == 1
 
 
-def test_windows_line_ends(rows: Print) -> None:
-    text = rows(0, 1000, log_interval=1)
+def test_windows_line_ends() -> None:
+    text = print_rows(0, 1000, log_interval=1)
     assert in_bulk(text.replace("\n", "\r\n").encode())[0].rows == in_bulk(text.encode())[0].rows

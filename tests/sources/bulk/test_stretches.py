@@ -9,15 +9,15 @@ from nanopace.sources.build import RunBuilder
 from nanopace.sources.bulk.nanogpt import _longest_stretch, feed_bulk
 from nanopace.sources.formats.table import NANOGPT
 
+from ..reading import runs_of
+
 ROW = "iter {}: loss 3.0000, time 10.00ms, mfu 1.00%"
 EVALUATION = "step {}: train loss 3.0000, val loss 3.0000"
 SAVE = "saving checkpoint to out"
 
 
 def read(*lines: str) -> list[Run]:
-    builder = RunBuilder("log")
-    feed_bulk(NANOGPT.open_reader(builder), [("\n".join(lines) + "\n").encode()])
-    return builder.finish()
+    return runs_of(NANOGPT, feed_bulk, "\n".join(lines) + "\n")
 
 
 def rows(first: int, last: int) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from contextlib import suppress
 from importlib import import_module
@@ -14,8 +13,8 @@ from nanopace.diagnosis.diagnose import diagnose
 from nanopace.errors import NanopaceError, NotALog
 from nanopace.sources.detect import Detector
 from nanopace.sources.formats.table import BUILT_IN
-from nanopace.sources.runs import open_runs
 
+from ..reading import read
 from . import examples
 
 OURS = {"nanogpt", "nanochat", "nanopace", "ledger", "clock"}  # have tests of their own
@@ -38,7 +37,7 @@ def test_every_format_has_an_example() -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_is_of_its_own_format(name: str) -> None:
-    runs = open_runs(io.BytesIO(data_of(name)))
+    runs = read(data_of(name))
     assert {run.format for run in runs} == {name}
     for run in runs:
         assert diagnose(run).source.rows == run.logged.lines
@@ -65,7 +64,7 @@ def test_a_number_that_is_none_breaks_no_reader(name: str, number: bytes) -> Non
         for found in list(re.finditer(rb"[\d,.]*\d", line))[:12]:
             spoiled = line[: found.start()] + number + line[found.end() :]
             with suppress(NanopaceError):
-                open_runs(io.BytesIO(data.replace(line, spoiled)))
+                read(data.replace(line, spoiled))
 
 
 DOCUMENTS = {each.name for each in BUILT_IN if each.opening}
@@ -79,13 +78,13 @@ def test_a_log_that_died_before_its_first_row_is_the_beginning_of_one(name: str)
     told = ""
     for line_end in [at for at, char in enumerate(text) if char == "\n"]:
         try:
-            open_runs(io.BytesIO(text[: line_end + 1].encode()))
+            read(text[: line_end + 1])
         except NotALog as error:
             told = str(error)
         else:
             break
     if name in BEFORE_A_ROW:
         with pytest.raises(NotALog) as raised:
-            open_runs(io.BytesIO(BEFORE_A_ROW[name].encode()))
+            read(BEFORE_A_ROW[name])
         told = str(raised.value)
     assert "the start of a training log" in told or re.search(r"\b(one evaluation|\d+ evaluations), but no row", told)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag
+from nanopace.incidents import LossSpike, Note
 from nanopace.ledger import (
     CheckpointEvent,
     EndEvent,
@@ -21,7 +21,7 @@ from nanopace.ledger import (
     read_ledger,
 )
 from nanopace.ledger.events import EVENTS
-from nanopace.run import Fact, Span
+from nanopace.run import Span
 
 from ..ledgers import documented_example, run_event, runs_from, runs_of, steps
 
@@ -126,33 +126,6 @@ def test_what_a_restart_does_again_is_told_again() -> None:
     assert run.spikes == (LossSpike(3, 7.5, 9.0),)
 
 
-@pytest.mark.parametrize(("version", "spikes"), [("1.1", None), ("1.2", ()), ("1.x", None), ("1.10", ())])
-def test_only_since_1_2_no_flag_means_no_spike(version: str, spikes: tuple[LossSpike, ...] | None) -> None:
-    (run,) = runs_of([run_event(ledger=version), *steps(0, 3)])
-    assert run.spikes == spikes
-
-
-def test_a_smaller_micro_batch_is_the_runs_from_then_on() -> None:
-    events = [
-        run_event(config={"batch_size": 16, "gradient_accumulation_steps": 4}),
-        MicroBatchEvent(0, 8, 8, "startup"),
-        *steps(0, 3),
-        MicroBatchEvent(3, 64, 8, "evaluation"),
-        *steps(3, 5),
-        MicroBatchEvent(5, 4, 16, "a later word"),
-        MicroBatchEvent(5, 32, 16, "evaluation"),
-        *steps(5, 7),
-    ]
-    (run,) = runs_of(events)
-    assert run.micro_batches == (
-        MicroBatch(0, 8, 8, "startup", 16),
-        MicroBatch(3, 64, 8, "evaluation", None),
-        MicroBatch(5, 4, 16, "step", 8),
-        MicroBatch(5, 32, 16, "evaluation", 64),
-    )
-    assert (run.value("batch_size"), run.value("gradient_accumulation_steps")) == (4, 16)
-
-
 @pytest.mark.parametrize(("resumed", "batch_size"), [(2, 16), (6, 4)])
 def test_a_checkpoint_remembers_the_micro_batch(resumed: int, batch_size: int) -> None:
     config = {"batch_size": 16}
@@ -161,16 +134,6 @@ def test_a_checkpoint_remembers_the_micro_batch(resumed: int, batch_size: int) -
     assert run.value("batch_size") == batch_size
     first, second = runs_of([*events, run_event(config=config), *steps(0, 9)])
     assert (first.value("batch_size"), second.value("batch_size")) == (4, 16)
-
-
-def test_the_slowest_ranks_by_how_often() -> None:
-    ranks = [(2, 0.10), (2, 0.30), (0, 0.01), (2, math.nan), (1, None), (2, 0.20)]
-    events = [StepEvent(i, 100.0, slowest_rank=rank, lag=lag) for i, (rank, lag) in enumerate(ranks)]
-    (run,) = runs_of([run_event(world_size=4), *events])
-    assert run.rank_lags == (RankLag(2, 4, 0.2), RankLag(0, 1, 0.01), RankLag(1, 1, None))
-    assert run.facts["world_size"] == Fact(4, "log")
-    (run,) = runs_of([run_event(world_size=4), *events, run_event(world_size=2), ResumeEvent(6), *steps(6, 8)])
-    assert run.rank_lags == ()  # the ranks of two are others than those of four
 
 
 def test_notes_belong_to_their_run() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import re
 from dataclasses import fields
@@ -29,10 +28,9 @@ from nanopace.ledger.events import EVENTS
 from nanopace.run import Checkpoint, Evaluation, Fact, GpuUse, Sample, Span
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.table import LEDGER
-from nanopace.sources.runs import open_runs
 
 from ..ledgers import DOCUMENT, documented_example, run_event, runs_from, runs_of, steps
-from ..reading import detected
+from ..reading import detected, read_one
 
 VERSION_1_0 = Path(__file__).parent / "ledger-1.0.jsonl"
 
@@ -166,12 +164,6 @@ def test_a_run_without_interruption() -> None:
     }
 
 
-def test_a_killed_run_has_the_time_of_its_last_event() -> None:
-    (run,) = runs_of([run_event(), *steps(0, 5)])
-    assert run.wall_ms == 500.0
-    assert run.ending is None
-
-
 def test_a_resumed_run_is_one_run_whose_processes_add_up() -> None:
     events = [
         run_event(config={"max_iters": 5}),
@@ -217,25 +209,6 @@ def test_a_run_event_without_a_resume_begins_another_run() -> None:
     assert len(second.rows) == 3
 
 
-def test_what_a_later_version_measures_keeps_its_time() -> None:
-    events = [
-        run_event(),
-        EvalEvent(0, val=0.3, metric="hellaswag", ms=70.0),
-        SpanEvent("teleport", 0, 5.0),
-        *steps(0, 2),
-        EndEvent("abducted"),
-    ]
-    (run,) = runs_of(events)
-    assert run.evaluations == ()
-    assert run.spans == (Span("evaluation", 0, 70.0), Span("other", 0, 5.0))
-    assert run.ending is None
-
-
-def test_the_tokens_of_the_steps_stand_in_for_those_of_the_run() -> None:
-    (run,) = runs_of([run_event(), StepEvent(0, 5.0, tokens=4096), StepEvent(1, 5.0, tokens=8192)])
-    assert run.facts["tokens_per_iteration"] == Fact(4096, "log")
-
-
 def test_a_diverged_loss_is_infinite_and_not_unknown() -> None:
     (run,) = runs_of(
         [run_event(), StepEvent(0, 5.0, loss=math.nan), EvalEvent(1, math.inf, math.nan), StepEvent(1, 5.0)]
@@ -243,11 +216,6 @@ def test_a_diverged_loss_is_infinite_and_not_unknown() -> None:
     assert run.rows[0].loss == math.inf
     assert run.rows[1].loss is None
     assert (run.evaluations[0].train, run.evaluations[0].val) == (math.inf, math.inf)
-
-
-def test_a_step_without_time_is_no_row() -> None:
-    (run,) = runs_of([run_event(), StepEvent(0, 0.0), StepEvent(1, 5.0)])
-    assert [row.iteration for row in run.rows] == [1]
 
 
 def test_damage_costs_only_what_is_damaged() -> None:
@@ -290,5 +258,5 @@ def test_the_measured_peak_is_that_of_the_card_on_which_a_run_went_on() -> None:
 def test_a_step_that_took_ages_is_damaged() -> None:
     lines = ['{"event":"run","ledger":"1.3","started":"","nanopace":"0","config":{}}']
     lines += [f'{{"event":"step","iteration":{n},"ms":{ms}}}' for n, ms in enumerate((1e308, 5.0, 1e16, 1e308))]
-    (run,) = open_runs(io.BytesIO("\n".join(lines).encode()))
+    run = read_one("\n".join(lines))
     assert list(run.rows.ms) == [5.0]

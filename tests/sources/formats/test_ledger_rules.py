@@ -7,9 +7,19 @@ import math
 import pytest
 
 from nanopace.incidents import MicroBatch, RankLag
-from nanopace.ledger import EndEvent, Event, GpuEvent, NoteEvent, ResumeEvent, SpanEvent, StallEvent, StepEvent
+from nanopace.ledger import (
+    EndEvent,
+    EvalEvent,
+    Event,
+    GpuEvent,
+    NoteEvent,
+    ResumeEvent,
+    SpanEvent,
+    StallEvent,
+    StepEvent,
+)
 from nanopace.ledger.events import CompileEvent, MicroBatchEvent
-from nanopace.run import Run, Span
+from nanopace.run import Fact, Run, Span
 
 from ..ledgers import run_event, runs_of, steps
 
@@ -51,7 +61,7 @@ def test_a_config_is_read_as_its_knobs_are() -> None:
 
 def test_the_first_step_that_has_tokens_gives_those_of_the_run() -> None:
     events = [StepEvent(0, 1.0), StepEvent(1, 1.0, tokens=100), StepEvent(2, 1.0, tokens=200)]
-    assert run_of(*events).value("tokens_per_iteration") == 100
+    assert run_of(*events).facts["tokens_per_iteration"] == Fact(100, "log")
     assert run_of(*events, tokens_per_iteration=300).value("tokens_per_iteration") == 300
 
 
@@ -82,14 +92,17 @@ def test_words_of_a_later_version() -> None:
         CompileEvent(iteration=0, ms=3.0),
         StallEvent(0, 4.0, "data"),
         StallEvent(0, 5.0, "boredom"),
+        EvalEvent(0, val=0.3, metric="hellaswag", ms=6.0),
         *steps(0, 2),
     )
+    assert run.evaluations == ()
     assert run.spans == (
         Span("startup", 0, 1.0),
         Span("other", 0, 2.0, background=True),
         Span("compile", 0, 3.0),
         Span("stall", 0, 4.0, reason="data"),
         Span("stall", 0, 5.0, reason="unknown"),
+        Span("evaluation", 0, 6.0),
     )
     assert run_of(*steps(0, 2), EndEvent("bored", 9.0)).ending is None
 
@@ -120,7 +133,8 @@ def test_the_second_reduction_has_the_first_before_it() -> None:
 
 
 def test_the_clock_of_a_process_is_its_last_event_or_its_end() -> None:
-    assert run_of(*steps(0, 2)).wall_ms == 200.0
+    killed = run_of(*steps(0, 2))
+    assert (killed.wall_ms, killed.ending) == (200.0, None)
     assert run_of(*steps(0, 2), NoteEvent("x", at_ms=150.0)).wall_ms == 200.0  # it does not go back
     assert run_of(*steps(0, 2), NoteEvent("x", at_ms=300.0)).wall_ms == 300.0
     assert run_of(*steps(0, 2), EndEvent("finished", 250.0, at_ms=300.0)).wall_ms == 250.0

@@ -16,7 +16,7 @@ from nanopace.run import Evaluation, Fact, Run, Sample, Span
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.table import NANOCHAT
 
-from ..reading import detected
+from ..reading import detected, fed
 
 
 def _log(name: str) -> list[str]:
@@ -31,12 +31,7 @@ FINE_TUNING = _log("finetuning-2026-02")
 
 
 def runs_of(lines: Iterable[str]) -> list[Run]:
-    builder = RunBuilder("speedrun.log")
-    reader = NANOCHAT.open_reader(builder)
-    for line in lines:
-        reader.feed(line)
-    reader.finish()
-    return builder.finish()
+    return fed(NANOCHAT, lines, "speedrun.log")
 
 
 def run_of(lines: Iterable[str]) -> Run:
@@ -148,34 +143,6 @@ def test_fine_tuning_has_no_total() -> None:
     assert run.value("n_embd") == 768
     assert run.value("gradient_accumulation_steps") == 32
     assert run.value("printed_peak_tflops") == 165.0
-
-
-@pytest.mark.parametrize(
-    ("header", "step", "peak"),
-    [
-        ([], "mfu: 12.51", 989.0),  # without an epoch: before the card's line came
-        ([], "mfu: 12.51 | epoch: 1", None),  # just before or just after it
-        (["Autodetected device type: cuda"], "mfu: 12.51 | epoch: 1", 989.0),  # the header has no card's line
-        (["GPU: Tesla T4 | Peak FLOPS (BF16): 6.50e+13"], "mfu: 12.51 | epoch: 1", 65.0),
-        ([], "bf16_mfu: 12.51 | epoch: 1", None),  # after it, but the header is cut off
-        (["Autodetected device type: cuda"], "bf16_mfu: 12.51 | epoch: 1", None),
-    ],
-)
-def test_what_the_printed_mfu_was_divided_by(header: list[str], step: str, peak: float | None) -> None:
-    figures = "loss: 10.900000 | lrm: 1.00 | dt: 480.10ms | tok/sec: 273,010"
-    row = f"step 00001/00900 (0.11%) | {figures} | {step} | total time: 0.00m"
-    run = run_of([*header, row])
-    assert run.value("printed_peak_tflops") == peak
-    assert run.rows[0].mfu == pytest.approx(0.1251)
-
-
-@pytest.mark.parametrize(
-    "header", [["GPU: NVIDIA GeForce RTX 4070 | Peak FLOPS (BF16): inf"], ["Autodetected device type: mps"]]
-)
-def test_an_mfu_of_0_for_want_of_a_peak_is_no_mfu(header: list[str]) -> None:
-    run = run_of([*header, MARCH_2026[-1].replace("42.31", "0.00")])
-    assert run.rows[0].mfu is None
-    assert run.value("printed_peak_tflops") is None
 
 
 def test_a_speedrun_is_several_runs() -> None:

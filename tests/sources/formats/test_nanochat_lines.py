@@ -10,8 +10,9 @@ import pytest
 from nanopace.hardware.flops import flops_per_token
 from nanopace.run import Run
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.formats.nanochat_lines import PrintedRate, shape_of_config, stage_of_command, stage_of_directory
+from nanopace.sources.formats.nanochat_lines import shape_of_config, stage_of_command, stage_of_directory
 from nanopace.sources.formats.table import NANOCHAT
+from nanopace.sources.printed_numbers import RateBounds, half_unit, to_int
 
 
 def step(
@@ -79,14 +80,21 @@ def test_a_clock_that_stood_still_is_no_row() -> None:
     assert list(run_of(step(1, ms="0.00"), step(2, ms="0.01")).rows.iteration) == [2]
 
 
-@pytest.mark.parametrize(("device", "mfu"), [("cuda", 0.4), ("cpu", None), ("mps", None)])
-def test_without_a_card_an_mfu_means_nothing(device: str, mfu: float | None) -> None:
-    run = run_of(f"Autodetected device type: {device}", step())
+CARD = "GPU: NVIDIA L4 | Peak FLOPS (BF16): {}"
+DEVICE = "Autodetected device type: {}"
+
+
+@pytest.mark.parametrize(
+    ("header", "mfu"),
+    [
+        *((DEVICE.format("cuda"), 0.4), (DEVICE.format("cpu"), None), (DEVICE.format("mps"), None)),
+        *((CARD.format("1.21e+14"), 0.4), (CARD.format("inf"), None)),
+    ],
+)
+def test_without_a_card_or_its_peak_an_mfu_means_nothing(header: str, mfu: float | None) -> None:
+    run = run_of(header, step())
     assert run.rows[0].mfu == mfu
     assert ("printed_peak_tflops" in run.facts) == (mfu is not None)
-
-
-CARD = "GPU: NVIDIA L4 | Peak FLOPS (BF16): {}"
 
 
 @pytest.mark.parametrize(
@@ -200,10 +208,10 @@ def test_another_form_of_row_is_another_program() -> None:
 
 
 def tokens_of(*rows: tuple[str, str]) -> int | None:
-    one, all_at_once = PrintedRate(), PrintedRate()
+    one, all_at_once = RateBounds(), RateBounds()
     for ms, rate in rows:
-        one.add(ms, rate)
-    all_at_once.add_all(np.array([float(ms) for ms, _ in rows]), np.array([float(r.replace(",", "")) for _, r in rows]))
+        one.add(to_int(rate), float(ms), half_unit(ms))
+    all_at_once.add_all(np.array([to_int(rate) for _, rate in rows]), np.array([float(ms) for ms, _ in rows]), 0.005)
     assert one.tokens == all_at_once.tokens
     return one.tokens
 
@@ -230,13 +238,11 @@ def test_tokens_that_are_not_known_to_one_percent_are_not_known() -> None:
 
 
 def test_a_time_with_other_decimals_is_rounded_elsewhere() -> None:
-    coarse = PrintedRate()
+    coarse, fine = RateBounds(), RateBounds()
     for _ in range(2):
-        coarse.add("20.0", "1,000,000")
+        coarse.add(1e6, 20.0, half_unit("20.0"))
+        fine.add(1e6, 20.0, half_unit("20.0000"))
     assert coarse.tokens == 19_968  # 39 x 512, the roundest of 19,950 to 20,050
-    fine = PrintedRate()
-    for _ in range(2):
-        fine.add("20.0000", "1,000,000")
     assert fine.tokens == 20_000
 
 

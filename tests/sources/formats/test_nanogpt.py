@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -12,8 +11,8 @@ from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.nanogpt_lines import begins_line, read_line
 from nanopace.sources.formats.table import NANOGPT
 
-Read = Callable[..., list[Run]]
-Rows = Callable[..., str]
+from ..nanogpt_logs import HEADER, WHOLE_LOG, print_rows
+from ..reading import read
 
 
 def feed(*lines: str, cut: str | None = None, width: int = 0) -> Run:
@@ -169,46 +168,46 @@ def same(a: list[Run], b: list[Run]) -> bool:
 
 
 @pytest.mark.parametrize("width", range(40, 201))
-def test_a_terminal_of_any_width(width: int, whole_log: str, read: Read) -> None:
-    assert same(read(wrapped(whole_log, width)), read(whole_log))
+def test_a_terminal_of_any_width(width: int) -> None:
+    assert same(read(wrapped(WHOLE_LOG, width)), read(WHOLE_LOG))
 
 
 @pytest.mark.parametrize("width", [33, 48, 60])
-def test_rows_without_mfu_in_a_terminal(width: int, rows: Rows, read: Read) -> None:
-    log = rows(mfu=False)
+def test_rows_without_mfu_in_a_terminal(width: int) -> None:
+    log = print_rows(mfu=False)
     assert same(read(wrapped(log, width)), read(log))
 
 
 @pytest.mark.parametrize("width", [50, 64, 90])
-def test_a_broken_line_that_is_also_cut(width: int, whole_log: str, read: Read) -> None:
-    end = whole_log.index("iter 1200:")
+def test_a_broken_line_that_is_also_cut(width: int) -> None:
+    end = WHOLE_LOG.index("iter 1200:")
     last = "iter 1200: loss 2.6923, time 9343.00ms, mfu "
-    expected = read(whole_log[:end])
+    expected = read(WHOLE_LOG[:end])
     for length in range(1, len(last)):
-        assert same(read(wrapped(whole_log[:end] + last[:length], width)), expected)
+        assert same(read(wrapped(WHOLE_LOG[:end] + last[:length], width)), expected)
 
 
-def test_a_long_path_in_a_terminal(rows: Rows, read: Read) -> None:
-    log = rows().replace("out-web", "/very/long/path/" * 6)
+def test_a_long_path_in_a_terminal() -> None:
+    log = print_rows().replace("out-web", "/very/long/path/" * 6)
     assert same(read(wrapped(log, 80)), read(log))
     assert read(wrapped(log, 80))[0].checkpoints[0].path == "/very/long/path/" * 6
 
 
-def test_colours_keys_bars_and_windows(whole_log: str, read: Read) -> None:
+def test_colours_keys_bars_and_windows() -> None:
     littered = (
-        whole_log.replace("iter 400", "^[[A^[[B\x1b[31miter 400\x1b[0m")
+        WHOLE_LOG.replace("iter 400", "^[[A^[[B\x1b[31miter 400\x1b[0m")
         .replace("iter 600", " 10%|#   |\r 20%|##  |\riter 600")
         .replace("iter 800", "q33iter 800")
         .replace("\n", "\r\n")
     ).encode() + b"\xff\xfe\x00 \n"
-    assert same(read(littered), read(whole_log))
+    assert same(read(littered), read(WHOLE_LOG))
 
 
 # --- headers ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_header(whole_log: str, read: Read) -> None:
-    (run,) = read(whole_log)
+def test_the_header() -> None:
+    (run,) = read(WHOLE_LOG)
     said = {name: fact.value for name, fact in run.facts.items() if fact.origin == "log"}
     assert said["batch_size"] == 8  # the flag after the file
     assert said["gradient_accumulation_steps"] == 64
@@ -221,11 +220,11 @@ def test_the_header(whole_log: str, read: Read) -> None:
     assert run.ending == "finished"
 
 
-def test_ranks_that_print_into_each_other(header: str, rows: Rows, read: Read) -> None:
-    lines = header.splitlines()
+def test_ranks_that_print_into_each_other() -> None:
+    lines = HEADER.splitlines()
     interleaved = "\n".join(f"[rank{rank}]: {line}" for line in lines for rank in (0, 1)) + "\n"
     late = "\n".join(lines[1:]) + "\n"  # a rank whose output was buffered until it left
-    assert same(read(interleaved + rows() + late), read(header + rows()))
+    assert same(read(interleaved + print_rows() + late), read(HEADER + print_rows()))
 
 
 def test_a_finetuned_gpt2() -> None:
@@ -272,9 +271,9 @@ def test_the_vocabulary_that_a_header_names(line: str, size: int) -> None:
 # --- processes -------------------------------------------------------------------------------------------------------
 
 
-def test_a_resumed_run_with_its_header(header: str, rows: Rows, read: Read) -> None:
-    resumed = header.replace("Initializing a new model from scratch", "Resuming training from out-web")
-    (run,) = read(header + rows(0, 1700) + "KeyboardInterrupt\n" + resumed + rows(1500))
+def test_a_resumed_run_with_its_header() -> None:
+    resumed = HEADER.replace("Initializing a new model from scratch", "Resuming training from out-web")
+    (run,) = read(HEADER + print_rows(0, 1700) + "KeyboardInterrupt\n" + resumed + print_rows(1500))
     assert list(run.rows.iteration) == list(range(0, 3001, 200))
     (restart,) = run.restarts
     assert (restart.iteration, restart.reached) == (1500, 1600)
@@ -283,16 +282,16 @@ def test_a_resumed_run_with_its_header(header: str, rows: Rows, read: Read) -> N
     assert run.ending == "finished"
 
 
-def test_a_restart_shows_in_the_mfu(rows: Rows, read: Read) -> None:
-    (run,) = read(rows(0, 1999, log_interval=100) + rows(2000, log_interval=100))
+def test_a_restart_shows_in_the_mfu() -> None:
+    (run,) = read(print_rows(0, 1999, log_interval=100) + print_rows(2000, log_interval=100))
     (restart,) = run.restarts
     assert (restart.row, restart.iteration, restart.reached) == (20, 2000, 1900)
     assert len(restart.lost) == 0
 
 
-def test_two_runs_in_a_file(header: str, rows: Rows, read: Read) -> None:
-    other = header.replace("Overriding: batch_size = 8\n", "")
-    first, second = read(header + rows(0, 1001) + other + rows())
+def test_two_runs_in_a_file() -> None:
+    other = HEADER.replace("Overriding: batch_size = 8\n", "")
+    first, second = read(HEADER + print_rows(0, 1001) + other + print_rows())
     assert (first.value("batch_size"), second.value("batch_size")) == (8, 16)
     assert (len(first.rows), len(second.rows)) == (6, 16)
     assert second.name == "log #2"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,12 @@ from nanopace import compare, diagnose, render
 from nanopace.cli.display.display import PlainLines
 from nanopace.ledger import CheckpointEvent, EvalEvent, StepEvent
 from nanopace.run import Checkpoint, Evaluation, Fact, GpuUse, Run
-from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.table import NANOPACE
 from nanopace.train.listener import Introduction, Outcome
 from nanopace.wording.catalog import words
 
-Read = Callable[..., list[Run]]
+from ..nanogpt_logs import WHOLE_LOG
+from ..reading import fed, read
 
 CHOICES = {
     "device": "cuda: NVIDIA H200 was found",
@@ -87,18 +86,13 @@ def out() -> io.StringIO:
 
 
 def feed(*lines: str) -> list[Run]:
-    builder = RunBuilder("log")
-    reader = NANOPACE.open_reader(builder)
-    for line in lines:
-        reader.feed(line)
-    reader.finish()
-    return builder.finish()
+    return fed(NANOPACE, lines)
 
 
 ROWS = [f"iter {n}: loss 3.0000, time 150.00ms, mfu n/a, 100 tok/s, lr 1.00e-03" for n in range(10)]
 
 
-def test_the_run_that_was_told_of(out: io.StringIO, read: Read) -> None:
+def test_the_run_that_was_told_of(out: io.StringIO) -> None:
     (run,) = read(print_run(out))
     assert run.format == "nanopace"
     assert run.row_contains_evaluation is False
@@ -116,7 +110,7 @@ def test_the_run_that_was_told_of(out: io.StringIO, read: Read) -> None:
     assert run.ending == "finished"
 
 
-def test_what_is_known_of_it(out: io.StringIO, read: Read) -> None:
+def test_what_is_known_of_it(out: io.StringIO) -> None:
     (run,) = read(print_run(out))
     said = {"out_dir": "runs/out, 2", "tokens_per_iteration": 524_288, "max_iters": 1000, "n_layer": 12}
     said |= {"n_embd": 768, "block_size": 1024, "compile": True, "device": "cuda", "gpu": "NVIDIA H200"}
@@ -129,13 +123,13 @@ def test_what_is_known_of_it(out: io.StringIO, read: Read) -> None:
 
 
 @pytest.mark.parametrize("gpu", [None, "no such card"])
-def test_without_a_known_card_the_peak_stays_unknown(out: io.StringIO, read: Read, gpu: str | None) -> None:
+def test_without_a_known_card_the_peak_stays_unknown(out: io.StringIO, gpu: str | None) -> None:
     choices = {"dtype": "bfloat16: it is fast"} | ({} if gpu is None else {"gpu": gpu})
     (run,) = read(print_run(out, choices=choices))
     assert run.value("printed_peak_tflops") is None
 
 
-def test_the_report_is_right(out: io.StringIO, read: Read) -> None:
+def test_the_report_is_right(out: io.StringIO) -> None:
     (run,) = read(print_run(out))
     found = diagnose(run)
     assert found.step.median_ms == pytest.approx(1100.3, abs=0.1)
@@ -156,8 +150,8 @@ def test_the_report_is_right(out: io.StringIO, read: Read) -> None:
     assert "±0.0031" in render(found)
 
 
-def test_it_can_be_compared_with_a_log_of_nanogpt(out: io.StringIO, read: Read, whole_log: str) -> None:
-    (ours,), (theirs,) = read(print_run(out)), read(whole_log)
+def test_it_can_be_compared_with_a_log_of_nanogpt(out: io.StringIO) -> None:
+    (ours,), (theirs,) = read(print_run(out)), read(WHOLE_LOG)
     found = compare(theirs, ours)
     assert found.tokens_per_s.ratio == pytest.approx(9343 / 1100.3, rel=0.01)
     assert found.overhead_share.b is not None
@@ -165,7 +159,7 @@ def test_it_can_be_compared_with_a_log_of_nanogpt(out: io.StringIO, read: Read, 
     assert "tokens/s" in render(found)
 
 
-def test_a_log_without_its_beginning_is_known_by_its_rows(out: io.StringIO, read: Read) -> None:
+def test_a_log_without_its_beginning_is_known_by_its_rows(out: io.StringIO) -> None:
     text = print_run(out)
     (run,) = read(text[text.index("iter 400") :])
     assert (run.format, run.row_contains_evaluation) == ("nanopace", False)
@@ -173,7 +167,7 @@ def test_a_log_without_its_beginning_is_known_by_its_rows(out: io.StringIO, read
     assert run.ending == "finished"
 
 
-def test_a_terminal_that_broke_the_lines(out: io.StringIO, read: Read) -> None:
+def test_a_terminal_that_broke_the_lines(out: io.StringIO) -> None:
     text = print_run(out)
     broken = "\n".join(line[at : at + 80] for line in text.splitlines() for at in range(0, len(line), 80)) + "\n"
     (run,) = read(broken)
@@ -183,7 +177,7 @@ def test_a_terminal_that_broke_the_lines(out: io.StringIO, read: Read) -> None:
     assert [each.val for each in run.evaluations] == [each.val for each in read(text)[0].evaluations]
 
 
-def test_torchruns_prefix(out: io.StringIO, read: Read) -> None:
+def test_torchruns_prefix(out: io.StringIO) -> None:
     text = print_run(out)
     (run,) = read("".join(f"[rank0]: {line}\n" for line in text.splitlines()))
     (plain,) = read(text)
@@ -191,7 +185,7 @@ def test_torchruns_prefix(out: io.StringIO, read: Read) -> None:
     assert run.wall_ms == plain.wall_ms
 
 
-def test_a_run_that_was_interrupted_and_went_on(out: io.StringIO, read: Read) -> None:
+def test_a_run_that_was_interrupted_and_went_on(out: io.StringIO) -> None:
     print_run(out, end="interrupted", stop=601)
     (run,) = read(print_run(out, first=500))
     assert [row.iteration for row in run.rows] == list(range(0, 1001, 10))
@@ -202,7 +196,7 @@ def test_a_run_that_was_interrupted_and_went_on(out: io.StringIO, read: Read) ->
     assert run.gpu_use is None
 
 
-def test_the_times_and_the_energy_of_processes_add_up(out: io.StringIO, read: Read) -> None:
+def test_the_times_and_the_energy_of_processes_add_up(out: io.StringIO) -> None:
     print_run(out, last=500, wall_s=100.0)
     (run,) = read(print_run(out, first=501, last=1000, wall_s=3700.0))
     assert run.wall_ms == 3_800_000.0
@@ -213,19 +207,19 @@ def test_the_times_and_the_energy_of_processes_add_up(out: io.StringIO, read: Re
     assert run.gpu_use is None
 
 
-def test_a_process_that_went_on_and_was_killed_makes_all_of_it_unknown(out: io.StringIO, read: Read) -> None:
+def test_a_process_that_went_on_and_was_killed_makes_all_of_it_unknown(out: io.StringIO) -> None:
     print_run(out, last=500)
     (run,) = read(print_run(out, first=501, last=1000, end=None, stop=700))
     assert (run.wall_ms, run.gpu_use, run.ending) == (None, None, None)
 
 
-def test_a_resumed_process_alone_tells_its_own_time(out: io.StringIO, read: Read) -> None:
+def test_a_resumed_process_alone_tells_its_own_time(out: io.StringIO) -> None:
     (run,) = read(print_run(out, first=500))
     assert run.rows.iteration[0] == 500
     assert run.wall_ms == 1_200_000.0
 
 
-def test_two_runs_in_one_log(out: io.StringIO, read: Read) -> None:
+def test_two_runs_in_one_log(out: io.StringIO) -> None:
     print_run(out, wall_s=2000.0)
     print_run(out, end=None, stop=600)
     first, second, third = read(print_run(out, wall_s=1800.0))
@@ -234,7 +228,7 @@ def test_two_runs_in_one_log(out: io.StringIO, read: Read) -> None:
     assert (third.wall_ms, third.gpu_use) == (1_800_000.0, GpuUse(energy_kwh=0.2))
 
 
-def test_a_run_that_died(out: io.StringIO, read: Read) -> None:
+def test_a_run_that_died(out: io.StringIO) -> None:
     (run,) = read(print_run(out, end=None, stop=600) + "Traceback (most recent call last):\n  torch.OutOfMemoryError\n")
     assert run.ending == "out_of_memory"
     assert run.wall_ms is None

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 
 from nanopace import diagnose, render
-from nanopace.run import Run
 from nanopace.sources.formats.table import NANOCHAT
-from nanopace.sources.runs import open_runs
 
-from ..reading import detected
+from ..reading import detected, read, read_one
 
 HEAD = """\
 GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-01)
@@ -45,14 +41,9 @@ LATER = "".join(row(n, more=" | eta: 1.0m") for n in range(5, 9))
 END = "Step 00008 | Epoch 2 | Val BPB: 1.300000 | Val Loss: 4.000000\nTotal training time: 0.10m\n"
 
 
-def read(log: str) -> Run:
-    (run,) = open_runs(io.BytesIO(log.encode()))
-    return run
-
-
 def test_a_run() -> None:
     log = HEAD + ROWS + LATER + END
-    run = read(log)
+    run = read_one(log)
     assert detected(log.splitlines()) == NANOCHAT.name
     assert run.rows.iteration.tolist() == [*range(1, 9)]
     assert [(each.iteration, each.val, each.bits_per_byte) for each in run.evaluations] == [
@@ -65,7 +56,7 @@ def test_a_run() -> None:
 
 
 def test_its_facts() -> None:
-    run = read(HEAD + ROWS)
+    run = read_one(HEAD + ROWS)
     known = {name: fact.value for name, fact in run.facts.items() if fact.origin == "log"}
     assert known == {
         "gpu": "NVIDIA H100 80GB HBM3",
@@ -88,18 +79,18 @@ def test_its_facts() -> None:
 
 
 def test_two_runs_in_a_file() -> None:
-    first, second = open_runs(io.BytesIO((HEAD + ROWS + LATER + END + HEAD.replace("=4\n", "=8\n") + ROWS).encode()))
+    first, second = read(HEAD + ROWS + LATER + END + HEAD.replace("=4\n", "=8\n") + ROWS)
     assert (first.number("batch_size"), second.number("batch_size")) == (4, 8)
     assert (len(first.rows), len(second.rows)) == (8, 4)
 
 
 def test_rows_with_other_columns() -> None:
-    run = read("".join(row(n, more=f" | iters: 2 | eta: {n}.0m") for n in range(1, 9)))
+    run = read_one("".join(row(n, more=f" | iters: 2 | eta: {n}.0m") for n in range(1, 9)))
     assert len(run.rows) == 8
 
 
 @pytest.mark.parametrize("width", [40, 61, 80])
 def test_a_terminal_that_breaks_its_lines(width: int) -> None:
     broken = [line[at : at + width] for line in ROWS.splitlines() for at in range(0, len(line), width)]
-    run = read("\n".join(broken))
+    run = read_one("\n".join(broken))
     assert run.rows.iteration.tolist() == [1, 2, 3, 4]

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanopace.run import Run
 from nanopace.sources.formats.nanogpt_lines import like_evaluation, read_line, read_row
-from nanopace.sources.runs import open_runs
 
-Read = Callable[..., list[Run]]
+from ..reading import read, read_one
+
 Print = Callable[..., str]
 
 
@@ -31,7 +29,7 @@ Print = Callable[..., str]
         ("iter 7: loss 9.5e-05, tok/s 5000, step time 12.50 ms", 7, 12.5, 9.5e-05),
     ],
 )
-def test_rows(line: str, iteration: int, ms: float, loss: float, read: Read) -> None:
+def test_rows(line: str, iteration: int, ms: float, loss: float) -> None:
     (run,) = read(line + "\n")
     (row,) = run.rows
     assert (row.iteration, row.ms, row.loss) == (iteration, pytest.approx(ms), loss)
@@ -66,7 +64,7 @@ def test_what_is_no_row(line: str) -> None:
         ("2024-01-01 10:00:00 step 100/5000: train loss 4.2000; validation loss 4.3000", 4.2, 4.3),
     ],
 )
-def test_evaluations(line: str, train: float | None, val: float, read: Read) -> None:
+def test_evaluations(line: str, train: float | None, val: float) -> None:
     (run,) = read(f"{line}\niter 100: loss 4.1000, time 5.00ms\n")
     (evaluation,) = run.evaluations
     assert (evaluation.train, evaluation.val, evaluation.metric, evaluation.row) == (train, val, "loss", 0)
@@ -78,7 +76,7 @@ def test_a_torn_evaluation_does_not_borrow_the_loss_of_the_next() -> None:
     assert found.values[:3] == ("600", "5.1000", "5.2000")
 
 
-def test_bits_per_character_are_no_nats(read: Read) -> None:
+def test_bits_per_character_are_no_nats() -> None:
     log = "".join(
         f"step {n}: train loss {4.15 - n / 1e3:.4f} BPC, val loss {4.17 - n / 1e3:.4f} BPC\n"
         f"iter {n}: loss {4.16 - n / 1e3:.4f} BPC, time 50.00ms, mfu 7.00%\n"
@@ -98,7 +96,7 @@ def test_bits_per_character_are_no_nats(read: Read) -> None:
         ("Saved model to out/best.pt", "out/best.pt"),
     ],
 )
-def test_checkpoints(line: str, path: str, read: Read) -> None:
+def test_checkpoints(line: str, path: str) -> None:
     (run,) = read(f"step 10: train loss 4.2000, val loss 4.3000\n{line}\niter 10: loss 4.1000, time 5.00ms\n")
     assert [(each.iteration, each.path) for each in run.checkpoints] == [(10, path)]
 
@@ -108,7 +106,7 @@ def test_checkpoints(line: str, path: str, read: Read) -> None:
 ROWS = "".join(f"iter {n}: loss 3.1000, time 5.00ms, mfu 1.00%\n" for n in range(10))
 
 
-def test_unread_evaluations_are_counted(read: Read) -> None:
+def test_unread_evaluations_are_counted() -> None:
     (run,) = read(
         ROWS + "step 10: loss/train 2.5000 loss/dev 2.6000\n" + "step 20: mean loss 2.4000\n" + "iter 21: x\n"
     )
@@ -128,7 +126,7 @@ def test_unread_evaluations_are_counted(read: Read) -> None:
         ">>> step {n:05d} | train 2.5000 | val 2.6000 | best 2.6000",
     ],
 )
-def test_evaluations_in_other_words(line: str, read: Read) -> None:
+def test_evaluations_in_other_words(line: str) -> None:
     evaluated = range(0, 90, 30)
     rows = [
         f"{line.format(n=n)}\n" * (n in evaluated) + f"iter {n}: loss 3.1000, time 5.00ms, mfu 1.00%\n"
@@ -151,14 +149,14 @@ def test_evaluations_in_other_words(line: str, read: Read) -> None:
         ("evaluating for the 12th time", 0),
     ],
 )
-def test_other_lines_that_may_be_evaluations(line: str, count: int, read: Read) -> None:
+def test_other_lines_that_may_be_evaluations(line: str, count: int) -> None:
     (run,) = read(f"{ROWS}{line}\n")
     assert (0 if run.unread is None else run.unread.count) == count
     (known,) = read(f"step 0: train loss 4.2000, val loss 4.3000\n{ROWS}{line}\n")
     assert known.unread is None, "a remark about an evaluation that was read"
 
 
-def test_an_evaluation_that_may_have_been_broken_is_missed_too(read: Read) -> None:
+def test_an_evaluation_that_may_have_been_broken_is_missed_too() -> None:
     (run,) = read(ROWS + "step 10: train loss 2.5000 and no other\n" + "iter 11: loss 3.1000, time 5.00ms, mfu 1.00%\n")
     assert run.unread is not None
     assert (run.unread.count, run.unread.line) == (1, 11)
@@ -168,13 +166,13 @@ def test_unread_evaluations_have_their_line_in_a_long_log(monkeypatch: pytest.Mo
     monkeypatch.setattr("nanopace.sources.runs.BULK_BYTES", 1000)
     rows = [f"iter {n}: loss 3.1000, time 5.00ms, mfu 1.00%" for n in range(3000)]
     rows.insert(1234, "step 1234: mean loss 2.4000")
-    (run,) = open_runs(io.BytesIO("\n".join(rows).encode()))
+    run = read_one("\n".join(rows))
     assert run.unread is not None
     assert run.unread.line == 1235
 
 
 @pytest.mark.parametrize("width", [30, 45, 60])
-def test_a_broken_evaluation_is_read_and_not_missed(width: int, read: Read) -> None:
+def test_a_broken_evaluation_is_read_and_not_missed(width: int) -> None:
     line = "step 100: train loss 4.2099 (PPL: 67.35, BPC: 6.07) | val loss 4.2111 (PPL: 67.43, BPC: 6.08)"
     log = f"{ROWS}{line}\niter 100: loss 4.1000, lr 1.00e-04, grad_norm 2.5979, time 5.00ms, mfu 1.00%\n"
     wrapped = "".join(
@@ -207,7 +205,7 @@ def test_the_fast_way_reads_the_same(iteration: int, loss: str, ms: float, mfu: 
 # --- ranks -----------------------------------------------------------------------------------------------------------
 
 
-def test_of_several_ranks_one_is_read(read: Read) -> None:
+def test_of_several_ranks_one_is_read() -> None:
     log = "".join(
         f"[rank{r}]: iter {n}: loss 3.{r}000, time 5.0{r}ms, mfu 1.00%\n" for n in range(20) for r in range(4)
     )

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 
-from nanopace.run import Run
 from nanopace.sources.head.card_lines import card_of
 from nanopace.sources.head.fork_settings import Settings
 
-Read = Callable[..., list[Run]]
-Print = Callable[..., str]
+from ..nanogpt_logs import WHOLE_LOG
+from ..reading import read
 
 ROW = "iter 0: loss 4.1916, lr 2.00e-05, time 2913.29ms\n"
 SMI = "|   {n}  {name:<28}   On  | 00000000:0{n}:00.0 Off |                    0 |\n"
@@ -45,20 +43,20 @@ def test_the_card_of_a_line(line: str, card: str | None) -> None:
     assert card_of(line) == card
 
 
-def test_a_card_in_the_head_is_a_fact(read: Read, whole_log: str) -> None:
+def test_a_card_in_the_head_is_a_fact() -> None:
     table = "".join(SMI.format(n=n, name="NVIDIA A100-SXM4-40GB") for n in range(4))
-    (run,) = read(table + whole_log)
+    (run,) = read(table + WHOLE_LOG)
     assert run.facts["gpu"].value == "NVIDIA A100-SXM4-40GB"
     assert run.facts["gpu"].origin == "log"
     assert run.number("gpu_count") in (None, 1)  # a machine of four is no run of four
 
 
-def test_of_two_cards_none_is_known(read: Read) -> None:
+def test_of_two_cards_none_is_known() -> None:
     (run,) = read(SMI.format(n=0, name="NVIDIA L4") + SMI.format(n=1, name="NVIDIA A10") + ROW)
     assert "gpu" not in run.facts
 
 
-def test_what_is_said_after_the_first_row_is_not_the_head(read: Read) -> None:
+def test_what_is_said_after_the_first_row_is_not_the_head() -> None:
     (run,) = read(
         ROW + "device: NVIDIA L4\nbatch_size: 3\nblock_size: 4\nn_layer: 5\n" + ROW.replace("iter 0", "iter 10")
     )
@@ -82,13 +80,13 @@ WANTED = {"batch_size": 12, "learning_rate": 6e-4, "compile": True, "n_layer": 6
         "--batch_size=12\n- learning_rate: 6e-4\n- compile: true\n- n_layer: 6\n- dtype: float16\n",
     ],
 )
-def test_settings(text: str, read: Read) -> None:
+def test_settings(text: str) -> None:
     (run,) = read(text + "\n" + ROW)
     assert {name: run.value(name) for name in WANTED} == WANTED
     assert all(run.facts[name].origin == "log" for name in WANTED)
 
 
-def test_a_fork_that_names_some_settings_does_not_have_nanogpts_others(read: Read) -> None:
+def test_a_fork_that_names_some_settings_does_not_have_nanogpts_others() -> None:
     head = "dataset: data\\shakespeare_char\nvocab size: 65\nmodel parameters: 112,577\ntokens per iteration: 512\n"
     head += "[DEBUG] Initializing GPT2 model: vocab_size=65, n_embd=64, n_head=2, n_layer=2\n"
     head += "[DEBUG] Entering the training loop for 2000 iterations.\n"

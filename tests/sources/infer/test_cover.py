@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.diagnosis.synthetic import nanogpt_run
 
-from nanopace.run import Run
 from nanopace.sources.infer.cover import divide_covering_rows
 
-Read = Callable[..., list[Run]]
+from ..reading import read
 
 HEAD = "tokens per iteration: 512\n"
 
@@ -44,7 +42,7 @@ def fork(
         ({}, "first_row"),
     ],
 )
-def test_times_of_several_iterations_are_divided(options: dict[str, bool], shown_by: str, read: Read) -> None:
+def test_times_of_several_iterations_are_divided(options: dict[str, bool], shown_by: str) -> None:
     (run,) = read(fork(covers=100, **options))
     assert (run.rows_cover, run.rows_cover_shown_by) == (100, shown_by)
     assert all(160 <= row.ms <= 164 and row.sum_ms == row.ms for row in run.rows[1:])
@@ -52,13 +50,13 @@ def test_times_of_several_iterations_are_divided(options: dict[str, bool], shown
 
 
 @pytest.mark.parametrize("options", [{"tokens": True}, {"stamps": True}, {"stamps": True, "tokens": True}, {}])
-def test_times_of_one_iteration_are_not(options: dict[str, bool], read: Read) -> None:
+def test_times_of_one_iteration_are_not(options: dict[str, bool]) -> None:
     (run,) = read(fork(covers=1, **options))
     assert (run.rows_cover, run.rows_cover_shown_by) == (1, None)
     assert max(run.rows.ms[1:]) < 165
 
 
-def test_a_first_row_that_saves_nothing_is_not_held_against_rows_that_save(read: Read) -> None:
+def test_a_first_row_that_saves_nothing_is_not_held_against_rows_that_save() -> None:
     """They may be longer by the time of a save."""
     saving = "saving checkpoint to out\n"
     evaluated = r"step \1: train loss 3.1000 | val loss 3.1000\n" + saving + r"iter \1:"
@@ -67,13 +65,13 @@ def test_a_first_row_that_saves_nothing_is_not_held_against_rows_that_save(read:
     assert read(told.replace("iter 0:", saving + "iter 0:"))[0].rows_cover == 100
 
 
-def test_an_evaluation_between_rows_is_in_the_one_that_covers_it(read: Read) -> None:
+def test_an_evaluation_between_rows_is_in_the_one_that_covers_it() -> None:
     told = fork(covers=100).replace("iter 600:", "step 550: train loss 3.1000 | val loss 3.1000\niter 600:")
     (run,) = read(told)
     assert [each.row for each in run.evaluations] == [0, 6]
 
 
-def test_stamps_that_contradict_a_short_first_row_are_believed(read: Read) -> None:
+def test_stamps_that_contradict_a_short_first_row_are_believed() -> None:
     """Rows of 10 s each at an interval of 6, a minute apart: nothing is divided, however short the first one is."""
     rows = ["step 0: train loss 4.2099 | val loss 4.2111\n", "10:00:00 iter 0: loss 3.1000, lr 1e-3, time 4000.00ms\n"]
     rows += [f"10:{n:02d}:00 iter {6 * n}: loss 3.1000, lr 1e-3, time 10000.00ms\n" for n in range(1, 30)]
@@ -81,12 +79,12 @@ def test_stamps_that_contradict_a_short_first_row_are_believed(read: Read) -> No
     assert read("".join(row.removeprefix(row[:9]) if row[0] == "1" else row for row in rows))[0].rows_cover == 6
 
 
-def test_a_beginning_that_is_missing_shows_nothing(read: Read) -> None:
+def test_a_beginning_that_is_missing_shows_nothing() -> None:
     log = fork(covers=100)
     assert read(log[log.index("iter 100:") :])[0].rows_cover == 1
 
 
-def test_rows_with_tokens_of_every_gpu_are_not_taken_for_it(read: Read) -> None:
+def test_rows_with_tokens_of_every_gpu_are_not_taken_for_it() -> None:
     """Eight GPUs and an interval of eight: the factor may be either."""
     head = "world_size: 8\ntokens per iteration: 512\n"
     rows = (f"iter {n}: loss 3.1000, time 100.00ms, {8 * 512 / 0.1:.0f} tok/s\n" for n in range(0, 800, 8))
@@ -118,18 +116,18 @@ def test_nanogpt_is_never_divided(
     assert divide_covering_rows(run, {"log_interval": log_interval, "tokens_per_iteration": 512}.get) is run
 
 
-def test_a_fork_that_prints_an_mfu_has_nanogpts_clock(read: Read) -> None:
+def test_a_fork_that_prints_an_mfu_has_nanogpts_clock() -> None:
     """That clock does not wait for the GPU, so a first row without compilation may be short."""
     log = fork(covers=100).replace("ms\n", "ms, mfu 12.00%\n")
     assert read(log)[0].rows_cover == 1
 
 
-def test_the_last_row_may_cover_fewer(read: Read) -> None:
+def test_the_last_row_may_cover_fewer() -> None:
     log = fork(covers=100) + "iter 2050: loss 3.1000, lr 1.00e-03, time 8100.00ms\n"
     assert read(log)[0].rows.ms[-1] == pytest.approx(162)
 
 
-def test_what_falls_between_rows_is_in_the_row_that_covers_it(read: Read) -> None:
+def test_what_falls_between_rows_is_in_the_row_that_covers_it() -> None:
     text = fork(covers=100).replace(
         "iter 300:", "step 250: train loss 3.2000, val loss 3.2100\nsaving checkpoint to out\niter 300:"
     )

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,8 @@ from nanopace.sources.infer.vocabulary_of_loss import vocabulary_of_loss
 from nanopace.sources.runs import open_runs
 
 from ..ledgers import run_event, steps
-
-Read = Callable[..., list[Run]]
-Print = Callable[..., str]
+from ..nanogpt_logs import WHOLE_LOG, print_rows
+from ..reading import read
 
 NARROW = {
     "batch_size": 16,
@@ -96,12 +94,6 @@ def test_shape_of_groups(layers: int, width: int, vocabulary: int, block: int, b
     assert vocabulary_of_groups(printed, None, None, None) == (None, None)
 
 
-def test_the_groups_of_another_model() -> None:
-    assert shape_of_groups({}) == {}
-    assert shape_of_groups(groups(12, 768, 50304, 1024, bias=False) | {"decayed_tensors": 75}) == {}
-    assert shape_of_groups(groups(12, 768, 50304, 1024, bias=False) | {"non_decayed_parameters": 19_201}) == {}
-
-
 # --- vocabulary ------------------------------------------------------------------------------------------------------
 
 
@@ -160,10 +152,10 @@ def test_the_width_may_decide() -> None:
 # --- facts and their order -------------------------------------------------------------------------------------------
 
 
-def test_flag_before_log_before_config(whole_log: str, read: Read, tmp_path: Path) -> None:
+def test_flag_before_log_before_config(tmp_path: Path) -> None:
     config = tmp_path / "config.py"
     config.write_text("batch_size = 32\nn_embd = 384\nlearning_rate = 1e-3\nn_layer = 12\n")
-    (run,) = read(whole_log, config=config, overrides={"n_embd": 1024}, gpu="RTX 4070")
+    (run,) = read(WHOLE_LOG, config=config, overrides={"n_embd": 1024}, gpu="RTX 4070")
     assert run.facts["batch_size"] == Fact(8, "log")
     assert run.facts["n_embd"] == Fact(1024, "flag")
     assert run.facts["learning_rate"] == Fact(1e-3, "config file")
@@ -172,70 +164,68 @@ def test_flag_before_log_before_config(whole_log: str, read: Read, tmp_path: Pat
     assert not [conflict for conflict in run.conflicts if conflict[0] in ("n_embd", "n_layer")]
 
 
-def test_a_config_that_the_groups_disprove(rows: Print, read: Read, tmp_path: Path) -> None:
+def test_a_config_that_the_groups_disprove(tmp_path: Path) -> None:
     config = tmp_path / "config.py"
     config.write_text("n_embd = 384\n")
     log = (
         "num decayed parameter tensors: 50, with 124,354,560 parameters\n"
-        "num non-decayed parameter tensors: 25, with 19,200 parameters\n" + rows()
+        "num non-decayed parameter tensors: 25, with 19,200 parameters\n" + print_rows()
     )
     (run,) = read(log, config=config)
     assert ("n_embd", 384, 768) in run.conflicts
     assert run.facts["n_layer"] == Fact(12, "inferred", "parameter_groups")
 
 
-def test_defaults_only_with_a_config(whole_log: str, rows: Print, read: Read, tmp_path: Path) -> None:
-    (with_header,) = read(whole_log)
+def test_defaults_only_with_a_config(tmp_path: Path) -> None:
+    (with_header,) = read(WHOLE_LOG)
     assert with_header.facts["learning_rate"] == Fact(6e-4, "inferred", "nanogpt_default")
     assert "dtype" not in with_header.facts
-    (without,) = read(rows())
+    (without,) = read(print_rows())
     assert "learning_rate" not in without.facts
     assert "batch_size" not in without.facts
     config = tmp_path / "config.py"
     config.write_text("n_layer = 6\n")
-    (with_file,) = read(rows(), config=config)
+    (with_file,) = read(print_rows(), config=config)
     assert with_file.facts["batch_size"] == Fact(12, "inferred", "nanogpt_default")
-    (with_flag,) = read(rows(), overrides={"n_layer": 6})
+    (with_flag,) = read(print_rows(), overrides={"n_layer": 6})
     assert "batch_size" not in with_flag.facts
 
 
 @pytest.mark.parametrize(
     ("printed", "bias"), [("123.65", None), ("123.59", False), ("123.55", False), ("124.60", False)]
 )
-def test_a_default_that_the_number_of_parameters_contradicts_does_not_hold(
-    rows: Print, read: Read, printed: str, bias: bool | None
-) -> None:
+def test_a_default_that_the_number_of_parameters_contradicts_does_not_hold(printed: str, bias: bool | None) -> None:
     """A resumed model has the biases of its checkpoint: one that began from OpenAI's GPT-2 has 123.65M parameters."""
     head = "Overriding config with c.py:\ninit_from = 'gpt2'\nlog_interval = 10\nOverriding: init_from = resume\n"
     head += f"tokens per iteration will be: 491,520\nnumber of parameters: {printed}M\n"
-    (run,) = read(head + rows())
+    (run,) = read(head + print_rows())
     assert (run.facts["bias"].value if "bias" in run.facts else None) == bias
     assert run.facts["n_layer"] == Fact(12, "inferred", "nanogpt_default")
 
 
-def test_an_old_header_has_other_defaults(whole_log: str, read: Read) -> None:
-    old = whole_log.replace("tokens per iteration will be: 524,288\n", "")
+def test_an_old_header_has_other_defaults() -> None:
+    old = WHOLE_LOG.replace("tokens per iteration will be: 524,288\n", "")
     assert "learning_rate" not in read(old)[0].facts
 
 
-def test_the_helping_facts_are_not_handed_out(whole_log: str, read: Read) -> None:
-    assert not [name for name in read(whole_log)[0].facts if "decayed" in name]
+def test_the_helping_facts_are_not_handed_out() -> None:
+    assert not [name for name in read(WHOLE_LOG)[0].facts if "decayed" in name]
 
 
 # --- the model and its tokens ----------------------------------------------------------------------------------------
 
 
-def test_intervals(rows: Print, read: Read) -> None:
-    (run,) = read(rows())
+def test_intervals() -> None:
+    (run,) = read(print_rows())
     assert run.facts["log_interval"] == Fact(200, "inferred", "row_spacing")
     assert run.facts["eval_interval"] == Fact(500, "inferred", "row_spacing")
 
 
-def test_parameters_and_flops(rows: Print, read: Read) -> None:
-    (run,) = read(rows(), overrides=NARROW | {"vocab_size": 50304})
+def test_parameters_and_flops() -> None:
+    (run,) = read(print_rows(), overrides=NARROW | {"vocab_size": 50304})
     assert run.facts["parameters"] == Fact(40_560_000, "inferred", "model_shape")
     assert run.number("flops_per_token") == pytest.approx(300.0e6, rel=1e-3)
-    (wide,) = read(rows(), overrides=NARROW | {"vocab_size": 50304, "n_embd": 768})
+    (wide,) = read(print_rows(), overrides=NARROW | {"vocab_size": 50304, "n_embd": 768})
     assert wide.number("flops_per_token") == pytest.approx(854.8e6, rel=1e-4)
     assert wide.number("flops_per_token_causal") == pytest.approx(798.2e6, rel=1e-4)
 
@@ -251,15 +241,16 @@ def test_what_causal_attention_saves_is_taken_from_what_the_trainer_counts(tmp_p
     assert run.number("flops_per_token_causal") == 855e6 - 6 * 12 * 768 * 1024
 
 
-def test_the_first_weeks_counted_the_positions_too(rows: Print, read: Read) -> None:
+def test_the_first_weeks_counted_the_positions_too() -> None:
     (run,) = read(
-        "number of parameters: 124.37M\n" + rows(mfu=False), overrides=NARROW | {"vocab_size": 50304, "n_embd": 768}
+        "number of parameters: 124.37M\n" + print_rows(mfu=False),
+        overrides=NARROW | {"vocab_size": 50304, "n_embd": 768},
     )
     assert run.facts["parameters"] == Fact(123_587_328, "inferred", "model_shape")
 
 
-def test_a_printed_count_that_does_not_fit_stays(rows: Print, read: Read) -> None:
-    (run,) = read("number of parameters: 99.00M\n" + rows(), overrides=NARROW | {"vocab_size": 50304})
+def test_a_printed_count_that_does_not_fit_stays() -> None:
+    (run,) = read("number of parameters: 99.00M\n" + print_rows(), overrides=NARROW | {"vocab_size": 50304})
     assert run.facts["parameters"] == Fact(99_000_000, "log")
 
 
@@ -281,7 +272,7 @@ def test_a_printed_count_is_rounded_to_ten_thousand(positions: int) -> None:
 def test_gpus_are_counted_within_three_percent(
     monkeypatch: pytest.MonkeyPatch, per_gpu: float, gpus: int | None
 ) -> None:
-    monkeypatch.setattr("nanopace.sources.infer.infer.tokens_of_mfu", lambda *_: per_gpu)
+    monkeypatch.setattr("nanopace.sources.infer.infer.seconds_of_work", lambda *_: per_gpu * 1e9 / 312e12)
     facts = {"tokens_per_iteration": Fact(1000, "log"), "flops_per_token": Fact(1e9, "log")}
     run = complete(Run("log", "nanogpt", Rows([Row(0, 1.0)]), facts=facts))
     assert run.number("gpu_count") == gpus
@@ -291,43 +282,43 @@ def test_gpus_are_counted_within_three_percent(
 def test_tokens_are_whole_batches_within_one_percent(
     monkeypatch: pytest.MonkeyPatch, estimate: float, tokens: int
 ) -> None:
-    monkeypatch.setattr("nanopace.sources.infer.infer.tokens_of_mfu", lambda *_: estimate / 2)
+    monkeypatch.setattr("nanopace.sources.infer.infer.seconds_of_work", lambda *_: estimate / 2 * 1e9 / 312e12)
     facts = {"batch_size": Fact(10, "log"), "block_size": Fact(100, "log"), "gpu_count": Fact(2, "log")}
     run = complete(Run("log", "nanogpt", Rows([Row(0, 1.0)]), facts={**facts, "flops_per_token": Fact(1e9, "log")}))
     assert run.number("tokens_per_iteration") == tokens
 
 
-def test_tokens_of_the_batch(rows: Print, read: Read) -> None:
-    (run,) = read(rows(), overrides=NARROW)
+def test_tokens_of_the_batch() -> None:
+    (run,) = read(print_rows(), overrides=NARROW)
     assert run.facts["tokens_per_iteration"] == Fact(524_288, "inferred", "batch_shape")
 
 
 @pytest.mark.parametrize("start", [0, 1000])
-def test_tokens_of_the_mfu(start: int, rows: Print, read: Read) -> None:
+def test_tokens_of_the_mfu(start: int) -> None:
     """Also if the process's first mfu, which is not smoothed, is cut off."""
-    log = rows(0, 20_000, log_interval=100)
+    log = print_rows(0, 20_000, log_interval=100)
     log = log[log.index(f"iter {start}:") if start else 0 :]
     shape = {"n_layer": 12, "n_embd": 768, "block_size": 1024, "bias": False, "vocab_size": 50304}
     (run,) = read(log, overrides=shape)
     assert run.facts["tokens_per_iteration"] == Fact(524_288, "inferred", "mfu_time_parameters")
 
 
-def test_tokens_that_contradict_the_batch(whole_log: str, read: Read) -> None:
-    (run,) = read(whole_log.replace("524,288", "491,520"))
+def test_tokens_that_contradict_the_batch() -> None:
+    (run,) = read(WHOLE_LOG.replace("524,288", "491,520"))
     assert run.conflicts == (("tokens_per_iteration", 491_520, 524_288),)
 
 
 @pytest.mark.parametrize("gpus", [1, 8])
-def test_gpus(gpus: int, whole_log: str, read: Read) -> None:
+def test_gpus(gpus: int) -> None:
     """nanoGPT's mfu is for one GPU, its tokens are for all."""
-    log = whole_log.replace("524,288", f"{524_288 * gpus:,}").replace("_steps = 64", f"_steps = {64 * gpus}")
+    log = WHOLE_LOG.replace("524,288", f"{524_288 * gpus:,}").replace("_steps = 64", f"_steps = {64 * gpus}")
     (run,) = read(log)
     assert run.facts["gpu_count"] == Fact(gpus, "inferred", "mfu_time_parameters")
     assert run.conflicts == ()
 
 
-def test_the_peak_of_the_printed_mfu(rows: Print, read: Read) -> None:
-    assert read(rows())[0].facts["printed_peak_tflops"] == Fact(312.0, "inferred", "trainer")
+def test_the_peak_of_the_printed_mfu() -> None:
+    assert read(print_rows())[0].facts["printed_peak_tflops"] == Fact(312.0, "inferred", "trainer")
 
 
 def test_other_formats_are_left_alone() -> None:
@@ -335,8 +326,8 @@ def test_other_formats_are_left_alone() -> None:
     assert complete(run).facts.keys() == {"n_layer", "log_interval"}
 
 
-def test_our_own_knobs_are_not_nanogpts(whole_log: str, read: Read) -> None:
-    (run,) = read(whole_log)
+def test_our_own_knobs_are_not_nanogpts() -> None:
+    (run,) = read(WHOLE_LOG)
     assert run.facts["learning_rate"].because == "nanogpt_default"
     assert {"seed", "save_interval", "keep_last", "eval_train", "overwrite"}.isdisjoint(run.facts)
 

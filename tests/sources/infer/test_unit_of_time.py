@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 
 from nanopace import diagnose
 from nanopace.run import Run
-from nanopace.sources.runs import open_runs
+
+from ..reading import read_one
 
 
 def run_of(dt: float, rate: float, tokens: int = 524_288, unit: str = "ms") -> Run:
@@ -16,8 +15,7 @@ def run_of(dt: float, rate: float, tokens: int = 524_288, unit: str = "ms") -> R
         f"step {n:4d} | loss: 3.000000 | dt: {dt + n % 3 * dt / 1000:.6f}{unit} | tok/sec: {rate:.2f}\n"
         for n in range(30)
     )
-    (run,) = open_runs(io.BytesIO(f"total desired batch size: {tokens}\n{rows}".encode()))
-    return run
+    return read_one(f"total desired batch size: {tokens}\n{rows}")
 
 
 def test_the_rate_shows_that_they_are_seconds() -> None:

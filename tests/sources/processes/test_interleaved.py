@@ -9,7 +9,8 @@ from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.table import NANOGPT
 from nanopace.sources.processes.interleaved import WINDOW, of_one_process
 
-from .test_rank_prefixes import ROWS, Read, nanogpt_row
+from ..reading import read
+from .test_rank_prefixes import ROWS, nanogpt_row
 
 
 def lane(first: int, count: int, step: int, ms: float, form: str = "nanogpt") -> list[str]:
@@ -23,7 +24,7 @@ def alternating(*lanes: list[str]) -> str:
 @pytest.mark.parametrize("form", ROWS)
 @pytest.mark.parametrize("step", [1, 10])
 @pytest.mark.parametrize("apart", [-20, -2, -1, 0, 1, 2, 20])
-def test_two_processes(form: str, step: int, apart: int, read: Read) -> None:
+def test_two_processes(form: str, step: int, apart: int) -> None:
     first = 50 * step
     (run,) = read(alternating(lane(first, 200, step, 100.0, form), lane(first + apart * step, 200, step, 110.0, form)))[
         -1:
@@ -39,13 +40,13 @@ def test_two_processes(form: str, step: int, apart: int, read: Read) -> None:
 
 
 @pytest.mark.parametrize("processes", [3, 10, 100])
-def test_many_processes(processes: int, read: Read) -> None:
+def test_many_processes(processes: int) -> None:
     lanes = [lane(1000 - 3 * number, 60, 1, 100.0 + number) for number in range(processes)]
     (run,) = read(alternating(*lanes))
     assert (len(run.rows), run.restarts, run.rows_of_others) == (60, (), 60 * (processes - 1))
 
 
-def test_in_any_order(read: Read) -> None:
+def test_in_any_order() -> None:
     """Not strictly alternating, and with evaluations."""
     lanes = [
         [
@@ -71,7 +72,7 @@ def test_in_any_order(read: Read) -> None:
     assert [each.iteration for each in run.evaluations] == [250, 500, 750, 1000, 1250, 1500]
 
 
-def test_a_second_process_that_joins_later_and_ends_sooner(read: Read) -> None:
+def test_a_second_process_that_joins_later_and_ends_sooner() -> None:
     first, second = lane(0, 2000, 1, 100.0), lane(0, 300, 1, 110.0)[5:]
     printed = [*first[:700], *(row for pair in zip(first[700:995], second, strict=True) for row in pair), *first[995:]]
     (run,) = read("\n".join(printed) + "\n")
@@ -79,7 +80,7 @@ def test_a_second_process_that_joins_later_and_ends_sooner(read: Read) -> None:
 
 
 @pytest.mark.parametrize("rows", [3, 40, 2 * WINDOW])
-def test_a_restart_is_still_one(rows: int, read: Read) -> None:
+def test_a_restart_is_still_one(rows: int) -> None:
     """However often a process returns to its checkpoint, and whatever follows."""
     begun = [nanogpt_row(at, 100.0) for at in range(1000)]
     again = [nanogpt_row(at, 101.0) for at in range(990, 990 + rows)]
@@ -88,14 +89,14 @@ def test_a_restart_is_still_one(rows: int, read: Read) -> None:
     assert (run.rows_of_others, len(run.rows)) == (0, 990 + rows)
 
 
-def test_in_a_long_log(monkeypatch: pytest.MonkeyPatch, read: Read) -> None:
+def test_in_a_long_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where numpy would read it."""
     monkeypatch.setattr("nanopace.sources.runs.BULK_BYTES", 1000)
     (run,) = read(alternating(lane(10, 500, 1, 100.0), lane(9, 500, 1, 110.0)))
     assert (len(run.rows), run.restarts, run.rows_of_others) == (500, (), 500)
 
 
-def test_rows_that_two_handlers_print(read: Read) -> None:
+def test_rows_that_two_handlers_print() -> None:
     rows = lane(0, 100, 1, 100.0)
     (run,) = read(alternating(rows, rows))
     assert (len(run.rows), run.restarts, run.rows_of_others) == (100, (), 0)
@@ -203,20 +204,20 @@ def two_trainings(*, slow: int = 90, fast: int = 300, twice: bool = False) -> li
 
 
 @pytest.mark.parametrize("twice", [False, True])
-def test_two_trainings_of_different_lengths(twice: bool, read: Read) -> None:
+def test_two_trainings_of_different_lengths(twice: bool) -> None:
     (run,) = read("\n".join(two_trainings(twice=twice)) + "\n")
     assert {*run.rows.ms} == {300.0}
     assert [*run.rows.iteration] == [*range(90)]
     assert (run.restarts, run.rows_of_others) == ((), 300)
 
 
-def test_the_other_training_does_not_take_over(read: Read) -> None:
+def test_the_other_training_does_not_take_over() -> None:
     (run,) = read("\n".join(two_trainings(slow=30, fast=300 + 2 * WINDOW)) + "\n")
     assert {*run.rows.ms} == {300.0}
     assert len(run.rows) == 30
 
 
-def test_the_training_after_both_is_another_run(read: Read) -> None:
+def test_the_training_after_both_is_another_run() -> None:
     later = [of_nanochat(at, 900, 200.0) for at in range(2 * WINDOW)]
     runs = read("\n".join([*two_trainings(), *later]) + "\n")
     assert [{*run.rows.ms} for run in runs] == [{300.0}, {200.0}]
@@ -224,7 +225,7 @@ def test_the_training_after_both_is_another_run(read: Read) -> None:
     assert [run.restarts for run in runs] == [(), ()]
 
 
-def test_a_training_ahead_of_the_other(read: Read) -> None:
+def test_a_training_ahead_of_the_other() -> None:
     """The first row of the one that is ahead continues the iterations of the other."""
     pairs = [(of_nanochat(at, 500, 300.0), of_nanochat(100 + at, 700, 100.0)) for at in range(80)]
     (run,) = read("\n".join(row for pair in pairs for row in pair) + "\n")
@@ -232,7 +233,7 @@ def test_a_training_ahead_of_the_other(read: Read) -> None:
     assert (len(run.rows), run.rows_of_others) == (80, 80)
 
 
-def test_only_its_own_evaluations_count(read: Read) -> None:
+def test_only_its_own_evaluations_count() -> None:
     own, others = "Step 00050 | Validation bpb: 1.5000", "Step 00300 | Validation bpb: 0.5000"
     printed = two_trainings()
     printed.insert(printed.index(of_nanochat(50, 500, 300.0)), own)
@@ -241,14 +242,14 @@ def test_only_its_own_evaluations_count(read: Read) -> None:
     assert [(each.iteration, each.val) for each in run.evaluations] == [(50, 1.5)]
 
 
-def test_the_header_of_the_other_is_not_its_own(read: Read) -> None:
+def test_the_header_of_the_other_is_not_its_own() -> None:
     printed = two_trainings()
     printed.insert(15, "Autodetected device type: cuda\nDistributed world size: 1\nNumber of parameters: 77,000,000")
     (run,) = read("\n".join(printed) + "\n")
     assert (len(run.rows), "parameters" in run.facts) == (90, False)
 
 
-def test_a_run_that_is_resumed_with_more_iterations(read: Read) -> None:
+def test_a_run_that_is_resumed_with_more_iterations() -> None:
     begun = [of_nanochat(at, 500, 300.0) for at in range(100)]
     (run,) = read("\n".join([*begun, *(of_nanochat(at, 700, 300.0) for at in range(90, 700))]) + "\n")
     assert [(each.iteration, each.reached) for each in run.restarts] == [(90, 99)]
@@ -258,7 +259,7 @@ def test_a_run_that_is_resumed_with_more_iterations(read: Read) -> None:
 
 
 @pytest.mark.parametrize("named", ["step {} | val loss 3.1000", "Step {:5d} | Validation loss: 3.1000"])
-def test_an_evaluation_that_names_its_step_as_a_row_does_is_no_row(named: str, read: Read) -> None:
+def test_an_evaluation_that_names_its_step_as_a_row_does_is_no_row(named: str) -> None:
     lines = []
     for step in range(100):
         lines += [named.format(step)] if step % 20 == 0 or step == 99 else []
@@ -269,7 +270,7 @@ def test_an_evaluation_that_names_its_step_as_a_row_does_is_no_row(named: str, r
     assert [each.iteration for each in run.evaluations] == [0, 20, 40, 60, 80, 99]
 
 
-def test_evaluations_of_runs_after_two_that_printed_together(read: Read) -> None:
+def test_evaluations_of_runs_after_two_that_printed_together() -> None:
     """A later run does less, so its evaluations are of earlier iterations than those of the first."""
 
     def evaluated(at: int, bits: float) -> str:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from nanopace import diagnose
@@ -9,7 +7,7 @@ from nanopace.run import OtherRanks, Run
 from nanopace.sources.formats.table import NANOGPT
 from nanopace.sources.processes.rank_prefixes import find_ranks
 
-Read = Callable[..., list[Run]]
+from ..reading import read
 
 STAMP = "2026-01-01 10:{:02d}:{:02d}"
 
@@ -57,7 +55,7 @@ def check(run: Run, *, ranks: int = 2, rows: int = 30) -> None:
 
 @pytest.mark.parametrize("form", ROWS)
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_every_way_to_write_a_rank(form: str, spelling: str, read: Read) -> None:
+def test_every_way_to_write_a_rank(form: str, spelling: str) -> None:
     (run,) = read(mixed(form, [spelling.format(rank) for rank in (0, 1)]))
     assert run.format == form
     check(run)
@@ -65,7 +63,7 @@ def test_every_way_to_write_a_rank(form: str, spelling: str, read: Read) -> None
 
 @pytest.mark.parametrize("form", ROWS)
 @pytest.mark.parametrize("prefix", ["{stamp} [rank{rank}]: ", "[rank{rank}]: {stamp} ", "{stamp},123 INFO {rank}: "])
-def test_with_time_stamps(form: str, prefix: str, read: Read) -> None:
+def test_with_time_stamps(form: str, prefix: str) -> None:
     lines = mixed(form, ["0|", "1|", "2|"]).splitlines()
     stamped = []
     for number, line in enumerate(lines):
@@ -76,7 +74,7 @@ def test_with_time_stamps(form: str, prefix: str, read: Read) -> None:
     check(run, ranks=3)
 
 
-def test_what_the_others_print_is_theirs(read: Read) -> None:
+def test_what_the_others_print_is_theirs() -> None:
     lines = [
         "[rank0]: step 0: train loss 9.0000, val loss 9.1000",
         "[rank1]: step 0: train loss 9.0000, val loss 8.0000",
@@ -92,7 +90,7 @@ def test_what_the_others_print_is_theirs(read: Read) -> None:
 
 
 @pytest.mark.parametrize("number", ["epoch", "line", "none", "some"])
-def test_numbers_that_are_no_ranks(number: str, read: Read) -> None:
+def test_numbers_that_are_no_ranks(number: str) -> None:
     rows = [nanogpt_row(at, 100.0 + at % 3) for at in range(40)]
     before = {
         "epoch": [f"[{at // 10}]: " for at in range(40)],

@@ -22,6 +22,8 @@ from nanopace.sources.text import lines as clean_lines
 from nanopace.sources.unread.guess import guess
 from nanopace.sources.unread.offer import offer_pattern
 
+from ..reading import read_one
+
 pytest.importorskip("re2", reason="needs google-re2")
 
 Print = Callable[[int, float, float, float], str]  # iteration, ms of one iteration, seconds since the start, loss
@@ -80,7 +82,7 @@ def test_rows_of_hand_written_loops(line: Print, kind: str, columns: tuple[int, 
     assert found is not None
     assert (found.kind, found.lines) == (kind, 60)
     assert (found.iteration_column, found.kind_column) == columns
-    (run,) = open_runs(io.BytesIO("".join(f"{line}\n" for line in lines).encode()), patterns=found.patterns)
+    run = read_one("".join(f"{line}\n" for line in lines), patterns=found.patterns)
     assert list(run.logged.iteration) == [*range(0, 600, 10)]
 
 
@@ -107,14 +109,14 @@ def test_nothing_is_offered_for_other_text(lines: list[str]) -> None:
 def test_other_lines_with_the_same_names_are_no_rows() -> None:
     lines = [line for i in range(50) for line in (f"step {i} dt 12.5ms", f"kernel: step {i % 4} dt 3.5ms in all")]
     text = "".join(f"{line}\n" for line in lines).encode()
-    (run,) = open_runs(io.BytesIO(text), patterns=offered(text))
+    run = read_one(text, patterns=offered(text))
     assert list(run.rows.ms) == [12.5] * 50
 
 
 def test_the_loss_is_that_of_training() -> None:
     lines = printed(lambda i, ms, _, loss: f"step {i} val loss 9.5 train loss {loss:.4f} lr 1 dt {ms:.1f}ms")
     text = "".join(f"{line}\n" for line in lines).encode()
-    (run,) = open_runs(io.BytesIO(text), patterns=offered(text))
+    run = read_one(text, patterns=offered(text))
     assert max(run.rows.loss) < 5
 
 
@@ -125,7 +127,7 @@ def test_evaluations_are_offered_with_the_rows() -> None:
     found = guess(lines)
     assert found is not None
     assert len(found.patterns) == 2
-    (run,) = open_runs(io.BytesIO("".join(f"{line}\n" for line in lines).encode()), patterns=found.patterns)
+    run = read_one("".join(f"{line}\n" for line in lines), patterns=found.patterns)
     assert [(each.iteration, each.val) for each in run.evaluations] == [
         (10 * at, 3 + at / 100) for at in range(10, 60, 10)
     ]
@@ -214,7 +216,7 @@ def offered(text: bytes) -> list[str]:
 def test_what_is_offered_reads_the_right_iterations_and_times(seed: int) -> None:
     log = Log(seed)
     text = "".join(f"{line}\n" for line in log.lines).encode()
-    (run,) = open_runs(io.BytesIO(text), patterns=offered(text))
+    run = read_one(text, patterns=offered(text))
     found = [(row.iteration, row.ms) for row in run.rows]
     assert [at for at, _ in found] == [at for at, _ in log.rows], log.lines[-1]
     for (at, ms), (_, true_ms) in zip(found, log.rows, strict=True):
@@ -245,7 +247,7 @@ marks = st.text(st.sampled_from(":=|/'\"\\{}()[]*+?^$<>#%&~`;!@\t\x00\u00e9\u258
 def test_no_mark_in_the_lines_breaks_the_pattern(before: str, between: str, behind: str) -> None:
     lines = [f"{before} step {at} {between} dt {90 + at % 7}.5ms {behind}" for at in range(40)]
     text = "".join(f"{line}\n" for line in lines).encode()
-    (run,) = open_runs(io.BytesIO(text), patterns=offered(text))
+    run = read_one(text, patterns=offered(text))
     assert [(row.iteration, row.ms) for row in run.rows] == [(at, 90.5 + at % 7) for at in range(40)]
 
 
@@ -293,7 +295,7 @@ def test_progress_bars_with_a_loss(name: str) -> None:
     found = guess([*bars(name), *bars("val_loss=9.0", last=5)])
     assert found is not None
     assert (found.lines, found.kind, found.iteration_column, found.kind_column) == (60, "elapsed_s", 5, 6)
-    (run,) = open_runs(io.BytesIO("".join(f"{line}\n" for line in bars(name)).encode()), patterns=found.patterns)
+    run = read_one("".join(f"{line}\n" for line in bars(name)), patterns=found.patterns)
     assert [*run.rows.iteration] == [*range(1, 61)]
     assert set(run.rows.loss) == {2.5}
 
@@ -351,7 +353,7 @@ def test_rows_of_several_lines(of_row: Callable[[int], list[str]]) -> None:
     assert ": groups of lines look like rows" in str(offer)
     found = guess(lines)
     assert found is not None
-    (run,) = open_runs(io.BytesIO("".join(f"{line}\n" for line in lines).encode()), patterns=found.patterns)
+    run = read_one("".join(f"{line}\n" for line in lines), patterns=found.patterns)
     first, first_ms = (2, 1000) if of_row is of_olmo else (1, 1000 / 0.3501)  # OLMo's rate is the mean of 20 batches
     assert [*run.rows.iteration] == [*range(first, 60)]
     assert run.rows.loss[0] == 4 - first / 100
@@ -372,7 +374,7 @@ def test_lines_with_a_loss_and_the_time_of_printing(stamp: Callable[[int], str],
     found = guess(["2025-12-31 23:57:00,000 - INFO - loading", *lines])
     assert found is not None
     assert found.kind == "stamp"
-    (run,) = open_runs(io.BytesIO("".join(f"{line}\n" for line in lines).encode()), patterns=found.patterns)
+    run = read_one("".join(f"{line}\n" for line in lines), patterns=found.patterns)
     assert [*run.rows.iteration] == [*range(10, 400, 10)]
     assert sum(run.rows.ms) / len(run.rows) == pytest.approx(200, rel=0.03)
     assert ("whole_seconds" in {each.code for each in run.caveats}) == whole
@@ -385,7 +387,7 @@ def test_a_name_inside_another_is_not_matched() -> None:
     ]
     found = guess(lines)
     assert found is not None
-    (run,) = open_runs(io.BytesIO("".join(f"{line}\n" for line in lines).encode()), patterns=found.patterns)
+    run = read_one("".join(f"{line}\n" for line in lines), patterns=found.patterns)
     assert len(run.rows) == 58
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 
 from nanopace.errors import NotALog
-from nanopace.sources.runs import open_runs
+
+from ..reading import read
 
 
 def refused(text: str) -> str:
     with pytest.raises(NotALog) as caught:
-        open_runs(io.BytesIO(text.encode()))
+        read(text)
     said = str(caught.value)
     assert "\n" not in said
     assert "the start of a training log" not in said
@@ -43,7 +42,7 @@ def test_2000_characters_of_a_line_are_looked_at(before: int, known: bool) -> No
 
 def test_a_header_and_nothing_else_is_a_beginning() -> None:
     with pytest.raises(NotALog, match="the start of a training log, but no row with a time yet"):
-        open_runs(io.BytesIO(b"tokens per iteration will be: 16,384\nnumber of parameters: 10.65M\n"))
+        read(b"tokens per iteration will be: 16,384\nnumber of parameters: 10.65M\n")
 
 
 def test_a_time_stamp_is_no_time_of_a_step() -> None:

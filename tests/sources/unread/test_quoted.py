@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from nanopace.run import Run
 from nanopace.sources.unread.quoted import QuotationDetector
 
-Read = Callable[..., list[Run]]
-Print = Callable[..., str]
+from ..nanogpt_logs import WHOLE_LOG
+from ..reading import read
 
 README = """\
 # tinytrain
@@ -96,7 +93,7 @@ def test_what_is_prose(line: str, prose: bool) -> None:
 
 
 @pytest.mark.parametrize("text", [README, NOTES])
-def test_prose_that_quotes_a_few_rows(text: str, read: Read) -> None:
+def test_prose_that_quotes_a_few_rows(text: str) -> None:
     quoted = read(text)[0].quoted
     assert quoted is not None
     of_log, lines = quoted
@@ -104,9 +101,9 @@ def test_prose_that_quotes_a_few_rows(text: str, read: Read) -> None:
     assert lines == sum(bool(line.strip()) for line in text.splitlines())
 
 
-def test_a_log_with_some_text_around_it(whole_log: str, read: Read) -> None:
+def test_a_log_with_some_text_around_it() -> None:
     about = "# My run\n\nIt went well, and this is what it printed while it did.\n\n1. a small model\n2. no bias\n"
-    page = f"{about}3. rotary positions\n\n```\n{whole_log}```\n"
+    page = f"{about}3. rotary positions\n\n```\n{WHOLE_LOG}```\n"
     quoted = read(page)[0].quoted
     assert quoted is not None
     assert quoted[0] > quoted[1] / 2
@@ -122,10 +119,10 @@ def test_a_log_with_some_text_around_it(whole_log: str, read: Read) -> None:
         "Collecting torch\n  Downloading torch.whl (700 MB)\n" * 50,
     ],
 )
-def test_a_log_is_no_prose(noise: str, whole_log: str, read: Read) -> None:
-    half = whole_log.index("iter 1200:")
-    assert read(whole_log[:half] + noise + whole_log[half:])[0].quoted is None
-    assert read(WARNING * 40 + whole_log)[0].quoted is None
+def test_a_log_is_no_prose(noise: str) -> None:
+    half = WHOLE_LOG.index("iter 1200:")
+    assert read(WHOLE_LOG[:half] + noise + WHOLE_LOG[half:])[0].quoted is None
+    assert read(WARNING * 40 + WHOLE_LOG)[0].quoted is None
 
 
 @pytest.mark.parametrize(

@@ -160,8 +160,6 @@ def _row(rows: RowBlock, part: Ints) -> Row:
     first, last = part[0], part[-1]
     mfu = float(rows.mfu[last])
     known_mfu = None if mfu != mfu else mfu
-    if len(part) == 1:
-        return Row(int(rows.iteration[first]), float(rows.ms[first]), float(rows.loss[first]), known_mfu)
     times = rows.ms[part]
     return Row(
         iteration=int(rows.iteration[first]),

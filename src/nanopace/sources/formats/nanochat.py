@@ -28,13 +28,12 @@ from nanopace.run import Row, Span, Stage
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats import nanochat_lines as lines
 from nanopace.sources.formats.broken_line import BrokenLine
-from nanopace.sources.formats.nanochat_lines import PrintedRate
 from nanopace.sources.head.card_lines import card_of
-from nanopace.sources.printed_numbers import nan_as_inf, to_int
+from nanopace.sources.printed_numbers import RateBounds, half_unit, nan_as_inf, to_int
 from nanopace.sources.processes.died import ENDINGS, RANK
 
 if TYPE_CHECKING:
-    from nanopace.sources.formats.nanochat_lines import Floats
+    from nanopace.sources.printed_numbers import Floats
 
 H100_TFLOPS = 989.0
 
@@ -52,7 +51,9 @@ class _Process:
     rank_tokens: int = 0  # of one micro-batch on one GPU
     knobs: dict[str, float] = field(default_factory=dict)  # of slowrun
     tokens: int = 0  # per step
-    rate: PrintedRate = field(default_factory=PrintedRate)
+    rate: RateBounds = field(default_factory=RateBounds)
+    # Until 26 October 2025, the printed tokens per second were those of one micro-batch; only a column that was added
+    # later shows that they are right.
     rate_is_right: bool = False
     form: Stage | None = None  # from the form of its rows
     stepped: bool = False
@@ -113,7 +114,7 @@ class NanochatReader:
             self._process.next_step = row.last_iteration + 1
         self._builder.rate(self._process.next_step - 1, lrm)
         self._builder.training_time(60 * minutes)
-        self._process.rate.add_all(ms, per_s)
+        self._process.rate.add_all(per_s, ms, 0.005)
         self._process.rate_is_right |= rate_is_right
 
     def finish(self) -> None:
@@ -137,7 +138,8 @@ class NanochatReader:
             self._builder.checkpoint(int(save[2]), save[1])
             self._builder.stage(lines.stage_of_directory(save[1]))
         elif untimed := lines.UNTIMED.search(line):
-            self._untimed("sft" if untimed["sft"] else "rl")
+            self._old_tuning |= untimed["sft"] is not None
+            self._builder.untimed("sft" if untimed["sft"] else "rl")
         elif ended := lines.ENDED.search(line):
             self._builder.ending(ENDINGS.get(ended.lastgroup or "", "finished"))
         else:
@@ -164,7 +166,7 @@ class NanochatReader:
         if found["minutes"]:
             self._builder.training_time(60 * float(found["minutes"]))
         if found["rate"]:
-            process.rate.add(ms, found["rate"])
+            process.rate.add(to_int(found["rate"]), float(ms), half_unit(ms))
         if not process.rate_is_right and any(found.group("norm", "eta", "epoch", "bf16")):
             process.rate_is_right = True
 
@@ -205,10 +207,6 @@ class NanochatReader:
         if self._process.stepped:
             self._builder.sample(self._process.next_step, line.removeprefix(lines.BEGIN_OF_TEXT))
 
-    def _untimed(self, stage: Stage) -> None:
-        self._old_tuning |= stage == "sft"
-        self._builder.untimed(stage)
-
     # --- its process -------------------------------------------------------------------------------------------------
 
     def _begin_process(self, *, fresh: bool | None = True) -> None:
@@ -222,14 +220,11 @@ class NanochatReader:
         process = self._process
         if process.tasks_ms:
             self._builder.span(Span("evaluation", process.next_step, process.tasks_ms))
-        tokens = process.rate.tokens
-        if tokens is None:
-            return
-        if process.tokens:
-            if tokens != process.tokens:
-                self._builder.printed_tokens(tokens)
-        elif process.rate_is_right:
-            self._builder.fact("tokens_per_iteration", tokens, "inferred", "printed_rate")
+        if not process.tokens:
+            if process.rate_is_right:
+                process.rate.tell(self._builder)
+        elif (tokens := process.rate.tokens) is not None and tokens != process.tokens:
+            self._builder.printed_tokens(tokens)
 
     def _header(self, line: str) -> bool:
         top = lines.TOP.search(line)

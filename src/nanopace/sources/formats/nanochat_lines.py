@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from nanopace.hardware.flops import flops_per_token
 from nanopace.run import FactValue, Metric, Stage
-from nanopace.sources.printed_numbers import RateBounds, to_int
+from nanopace.sources.printed_numbers import to_int
 from nanopace.sources.processes.died import ENDING
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Floats = npt.NDArray[np.float64]
 
 LONGEST_LINE = 1000  # a checkpoint's path makes the longest one
 MOST_PIECES = 40  # a terminal of 25 columns
@@ -150,20 +143,3 @@ def stage_of_command(line: str) -> Stage | None:
     """The stage of the program that a command line starts."""
     found = _COMMAND.search(line)
     return _STAGES[found[1]] if found else None
-
-
-class PrintedRate(RateBounds):
-    """The tokens of a step. Until 26 October 2025, the printed tokens per second were those of one micro-batch; only a
-    column that was added later shows that they are right."""
-
-    def add(self, ms: str, rate: str) -> None:
-        """`dt` is printed rounded; the rate is an integer and may be rounded down."""
-        half = 0.5 / 10 ** (len(ms) - ms.index(".") - 1)  # half a unit of the last digit
-        seconds, per_s = float(ms) / 1000, to_int(rate)
-        self.narrow((per_s - 0.5) * (seconds - half / 1000), (per_s + 1) * (seconds + half / 1000))
-
-    def add_all(self, ms: Floats, per_s: Floats) -> None:
-        """The same for many rows, with times of two decimals."""
-        seconds, half = ms / 1000, 0.005
-        low, high = (per_s - 0.5) * (seconds - half / 1000), (per_s + 1) * (seconds + half / 1000)
-        self.narrow(float(low.max()), float(high.min()), rows=len(ms))

@@ -9,6 +9,7 @@ A printed loss of `nan` or `inf` becomes infinity, to distinguish it from a miss
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from nanopace.errors import UsageError
@@ -57,7 +58,6 @@ class NanogptReader:
         self._pieces = 0
         self._config: EchoedConfig | None = None  # the config being printed
         self._head: Head | None = None  # what a fork prints before the rows of a process
-        self._stamps: Stamps | None = None
         self._rows_seen = False
         self._alone: tuple[int, ...] | None = None  # the first evaluation, until another shows whether rows follow
         self._losses_seen = False  # of rows without a time
@@ -207,7 +207,7 @@ class NanogptReader:
         self._close_config()
         while known is not None:
             if known.kind == "row":
-                self._row(known.values, self._at_s(known, text))
+                self._row(known.values, self._at_s(known.start, text))
             elif known.kind == "evaluation":
                 iteration, train, val, unit = known.values
                 self._builder.evaluation(
@@ -215,7 +215,7 @@ class NanogptReader:
                     nan_as_inf(float(train)) if train else None,
                     nan_as_inf(float(val)),
                     metric="bpc" if unit else "loss",
-                    at_s=self._at_s(known, text),
+                    at_s=self._at_s(known.start, text),
                 )
                 if not self._rows_seen and not self._losses_seen and not shows_time(text, known.start, known.end):
                     self._evaluated_alone(int(iteration))
@@ -254,15 +254,15 @@ class NanogptReader:
             if unit:
                 self._builder.fact("loss_unit", "bpc")
 
-    def _at_s(self, known: Line, text: str) -> float | None:
-        """The time stamp before it, if there is one."""
-        if not known.start:
-            return None
-        if self._stamps is None:
-            from nanopace.sources.time_stamps import Stamps
+    def _at_s(self, start: int, text: str) -> float | None:
+        """The time stamp before what starts there, if there is one."""
+        return self._stamps.read(text[:start]) if start else None
 
-            self._stamps = Stamps()
-        return self._stamps.read(text[: known.start])
+    @cached_property
+    def _stamps(self) -> Stamps:
+        from nanopace.sources.time_stamps import Stamps  # which few logs need
+
+        return Stamps()
 
     def _add(self, row: Row, restarted: bool) -> None:
         self._rows_seen = True

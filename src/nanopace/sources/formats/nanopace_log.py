@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 
 from nanopace.errors import UsageError
-from nanopace.run import Ending, GpuUse
+from nanopace.run import GpuUse
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.nanogpt import NanogptReader
 from nanopace.sources.printed_numbers import nan_as_inf, to_int
@@ -34,7 +34,6 @@ _END = re.compile(
     r"(finished|interrupted) after \d{1,12} steps?\b"
     rf"(?: in (?:(\d{{1,9}}) h )?(?:(\d{{1,9}}) min )?{_NUMBER} s(?:, {_NUMBER} kWh)?\s*$)?"
 )
-_ENDINGS: dict[str, Ending] = {"finished": "finished", "interrupted": "interrupted"}
 
 
 class NanopaceReader(NanogptReader):
@@ -130,7 +129,7 @@ class NanopaceReader(NanogptReader):
             self._running = False
             self._total_ms += 1000 * (3600 * int(hours or 0) + 60 * int(minutes or 0) + float(seconds))
             self._total_kwh = None if kwh is None or self._total_kwh is None else self._total_kwh + float(kwh)
-        self._builder.ending(_ENDINGS[how])
+        self._builder.ending("finished" if how == "finished" else "interrupted")
 
     def finish(self) -> None:
         super().finish()

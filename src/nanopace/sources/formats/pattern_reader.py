@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from nanopace.run import Row
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.pattern import RUNNING, TIMES, LinePattern, format_of
-from nanopace.sources.printed_numbers import RateBounds
+from nanopace.sources.printed_numbers import RateBounds, half_unit
 from nanopace.sources.running_clock import RunningClock
 from nanopace.sources.time_stamps import Stamps
 
@@ -197,7 +197,7 @@ class _Tokens:
         time = next((name for name in ("ms", "s") if name in found), None)
         if rate is None or time is None:
             return
-        half, half_s = _half_unit(found["tokens_per_s"]), _half_unit(found[time]) / (1000 if time == "ms" else 1)
+        half, half_s = half_unit(found["tokens_per_s"]), half_unit(found[time]) / (1000 if time == "ms" else 1)
         low, high = (rate - half) * (ms / 1000 - half_s), (rate + 2 * half) * (ms / 1000 + half_s)
         self._bounds.narrow(low, high)
 
@@ -205,8 +205,8 @@ class _Tokens:
         """Add the tokens to the run that ends here."""
         if len(self._printed) == 1 and 1 <= (tokens := self._printed.pop()) < _LARGEST_ITERATION:
             self._builder.fact("tokens_per_iteration", round(tokens))
-        elif not self._printed and (by_rate := self._bounds.tokens) is not None:
-            self._builder.fact("tokens_per_iteration", by_rate, "inferred", "printed_rate")
+        elif not self._printed:
+            self._bounds.tell(self._builder)
         self._printed.clear()
         self._bounds = RateBounds()
 
@@ -223,11 +223,6 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
-
-
-def _half_unit(text: str) -> float:
-    """How far a printed number may be off."""
-    return 0.5 * 10.0 ** -len(text.partition(".")[2])
 
 
 def _iteration(text: str) -> int | None:

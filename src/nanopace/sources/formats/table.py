@@ -6,6 +6,7 @@ docs/adding-a-format.md.
 
 from __future__ import annotations
 
+from nanopace.record import replace
 from nanopace.sources.formats.frameworks import table as frameworks
 from nanopace.sources.formats.gpt2 import table as gpt2
 from nanopace.sources.formats.hugging_face import table as hugging_face
@@ -94,17 +95,13 @@ LEDGER = LogFormat(
     gpt2_shape=True,
 )
 
-CLOCK = LogFormat(
+CLOCK = replace(
+    LEDGER,
     name="clock",
     trainer="nanopace Clock",  # whatever loop uses it
-    reader=f"{_HERE}.ledger:LedgerReader",
-    bulk_reader=f"{_BULK}.ledger:feed_bulk_ledger",
     row=r'^\s*\{\s*"event"\s*:\s*"run"\s*,\s*"ledger"\s*:\s*"[\d.]{1,20}"\s*,\s*"trainer"\s*:',
-    words=("event",),
-    anchors=('"event"',),
     extends="ledger",
-    row_contains_evaluation=False,
-    gpt2_shape=True,
+    nanogpt_knobs=False,
 )
 
 # What a user describes with --pattern. It is never detected, so it is not listed below.

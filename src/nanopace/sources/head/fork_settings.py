@@ -102,7 +102,6 @@ def _pairs_of(text: str) -> Iterator[tuple[str, FactValue]]:
     """The settings in a dict or a call with keywords, up to its end; none if it is not Python."""
     import ast
 
-    from nanopace.config import KNOBS
     from nanopace.literals import NotLiteralError, evaluate
 
     try:

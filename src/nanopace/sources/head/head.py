@@ -21,18 +21,14 @@ class Head:
         """Read a line that is not nanoGPT's. `settings`: it is not inside a config that nanoGPT echoes."""
         card = card_of(line) if any(word in line for word in _CARD_WORDS) else None
         if card is not None:
-            self._card(card)
+            self._cards.add(card)
+            if len(self._cards) == 1:
+                self._builder.fact("gpu", card)
+            else:  # nothing shows which of them trained
+                self._builder.drop_fact("gpu")
         found = self._settings.read(line) if settings else {}
         for name, value in found.items():
             self._builder.fact(name, value)
         if found:
             self._builder.fact("fork_settings", True)
         return card is not None or bool(found)
-
-    def _card(self, name: str) -> None:
-        """If two different cards are named, it is unknown which one trained."""
-        self._cards.add(name)
-        if len(self._cards) == 1:
-            self._builder.fact("gpu", name)
-        else:
-            self._builder.drop_fact("gpu")

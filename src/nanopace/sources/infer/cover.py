@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
@@ -111,8 +111,8 @@ def divide_rows(run: Run, interval: int, evidence: CoverEvidence) -> Run:
     return replace(
         run,
         rows=rows,
-        evaluations=tuple(_in_its_row(each, run) for each in run.evaluations),
-        checkpoints=tuple(_in_its_row(each, run) for each in run.checkpoints),
+        evaluations=_in_rows(run.evaluations, run, bisect_left),
+        checkpoints=_in_rows(run.checkpoints, run, bisect_left),
         restarts=tuple(replace(each, lost=_all_divided(each.lost, interval)) for each in run.restarts),
         rollbacks=tuple(replace(each, lost=_all_divided(each.lost, interval)) for each in run.rollbacks),
         rows_cover=interval,
@@ -127,8 +127,8 @@ def _mark_mean_rows(run: Run, interval: int) -> Run:
     """
     return replace(
         run,
-        evaluations=tuple(_in_next_row(each, run) for each in run.evaluations),
-        checkpoints=tuple(_in_next_row(each, run) for each in run.checkpoints),
+        evaluations=_in_rows(run.evaluations, run, bisect_right),
+        checkpoints=_in_rows(run.checkpoints, run, bisect_right),
         rows_cover=interval,
         rows_cover_shown_by="trainer" if interval > 1 else None,
     )
@@ -222,17 +222,15 @@ def _covered(rows: Rows, index: int, interval: int) -> int:
     return min(interval, max(1, since)) if rows.count[index] == 1 else interval
 
 
-def _in_its_row(event: Event, run: Run) -> Event:
-    """An event between two rows is in the time of the later one, unless the clock stops for it."""
-    row = bisect_left(run.rows.last_iteration, event.iteration)
-    inside = run.row_contains_evaluation and event.row is None and 0 < row < len(run.rows)
-    return replace(event, row=row) if inside else event
-
-
-def _in_next_row(event: Event, run: Run) -> Event:
-    row = bisect_right(run.rows.last_iteration, event.iteration)
-    inside = run.row_contains_evaluation and event.row is None and 0 < row < len(run.rows)
-    return replace(event, row=row) if inside else event
+def _in_rows(events: Iterable[Event], run: Run, find: Callable[[Sequence[int], int], int]) -> tuple[Event, ...]:
+    """An event between two rows is in the time of the later one, unless the clock stops for it. What has a row's number
+    is in that row, or in the next one, as `find` says."""
+    placed = []
+    for event in events:
+        row = find(run.rows.last_iteration, event.iteration)
+        inside = run.row_contains_evaluation and event.row is None and 0 < row < len(run.rows)
+        placed.append(replace(event, row=row) if inside else event)
+    return tuple(placed)
 
 
 def _divided(row: Row, by: int) -> Row:

@@ -20,21 +20,22 @@ from nanopace.record import replace
 from nanopace.run import Because, Evaluation, Fact, FactValue, Rows, Run
 from nanopace.sources.formats.registry import find_format
 from nanopace.sources.infer.cover import per_iteration
+from nanopace.sources.infer.mfu_smoothing import seconds_of_work
 from nanopace.sources.infer.parameter_groups import (
     GROUP_FACTS,
     common_tables,
     shape_of_groups,
     vocabulary_of_groups,
 )
-from nanopace.sources.infer.peak_of_mfu import peak_of_mfu
 from nanopace.sources.infer.spacing import longest_spacing, usual_spacing
-from nanopace.sources.infer.tokens_of_mfu import tokens_of_mfu
 from nanopace.sources.infer.unit_of_time import with_times_in_ms
 from nanopace.sources.infer.vocabulary_of_loss import vocabulary_of_loss
 
 _ROUNDED = 5001  # nanoGPT prints parameters to 0.01M
 _GPT2_VOCABULARIES = (50257, 50304)  # as it is, and padded
 _OTHER_PEAK = 0.02  # a difference from the trainer's usual peak that rounding cannot explain
+# Uncertainty of a printed mfu beyond which a peak would be a guess, and several numbers of GPUs or tokens would fit.
+_EXACT_FOR_PEAK, _EXACT_FOR_TOKENS = 0.01, 0.03
 _SMALLEST, _LARGEST = 1e-18, 1e18  # limits for numbers of a run: FLOPs per token are the largest
 
 # Knobs whose default depends on the machine or the data.
@@ -284,8 +285,11 @@ def _correct_peak(known: Known, run: Run) -> None:
     if peak is None or peak.because != "trainer" or any(fact is None or fact.origin == "inferred" for fact in printed):
         return
     flops, tokens, gpus = (float(fact.value) for fact in printed if fact is not None)
-    shown = peak_of_mfu(run, flops * tokens / gpus) if gpus else None
-    if shown is not None and abs(shown / float(peak.value) - 1) > _OTHER_PEAK:
+    work_s = seconds_of_work(run, _EXACT_FOR_PEAK) if gpus else None
+    if work_s is None:
+        return
+    shown = float(f"{flops * tokens / gpus / work_s / 1e12:.4g}")
+    if abs(shown / float(peak.value) - 1) > _OTHER_PEAK:
         known.facts["printed_peak_tflops"] = Fact(shown, "inferred", "printed_mfu")
 
 
@@ -314,9 +318,10 @@ def _infer_tokens(known: Known, run: Run) -> None:
     flops, peak = known.facts.get("flops_per_token"), known.facts.get("printed_peak_tflops")
     if flops is None or peak is None:
         return
-    per_gpu = tokens_of_mfu(run, float(peak.value) * 1e12 / float(flops.value))
-    if per_gpu is None:
+    work_s = seconds_of_work(run, _EXACT_FOR_TOKENS)
+    if work_s is None:
         return
+    per_gpu = work_s * (float(peak.value) * 1e12 / float(flops.value))
     total = known.number("tokens_per_iteration")
     if total is not None:
         gpus = round(total / per_gpu)

@@ -55,6 +55,12 @@ def printed_work(run: Run) -> Work | None:
     return Work(low, high) if low > 0 and high < math.inf else None
 
 
+def seconds_of_work(run: Run, exact: float) -> float | None:
+    """The same in seconds; None if its uncertainty exceeds `exact`."""
+    work = printed_work(run)
+    return None if work is None or work.uncertainty > exact else work.ms / 1000
+
+
 def _single_rows(rows: Rows) -> Rows:
     """The rows before the first folded one: after that, a row's predecessor is not known."""
     folded = min((first for first, count in zip(rows.iteration, rows.count, strict=True) if count > 1), default=None)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from nanopace.medians import median
 from nanopace.record import replace
-from nanopace.run import Caveat, Row, Rows, Run
+from nanopace.run import Caveat, Rows, Run
 
 _PER_UNIT = 1000.0
 _NEAR = 0.05
@@ -35,8 +35,4 @@ def with_times_in_ms(run: Run, tokens: int | None, row_tokens: object) -> Run:
 
 
 def _longer(rows: Rows) -> Rows:
-    return Rows([_row(row) for row in rows])
-
-
-def _row(row: Row) -> Row:
-    return replace(row, ms=_PER_UNIT * row.ms, sum_ms=_PER_UNIT * row.sum_ms)
+    return Rows([replace(row, ms=_PER_UNIT * row.ms, sum_ms=_PER_UNIT * row.sum_ms) for row in rows])

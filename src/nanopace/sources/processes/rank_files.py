@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from nanopace.errors import InputError
 from nanopace.medians import upper_median
 from nanopace.record import replace
-from nanopace.run import Fact, OtherRanks, Row, Run
+from nanopace.run import Fact, OtherRanks, Run
 from nanopace.sources.processes.rank_lags import RankLags
 
 _ATTEMPT = re.compile(r"attempt_(\d{1,9})", re.ASCII)
@@ -82,9 +82,11 @@ def read_ranks(files: RankFiles, read: Callable[[Path | BinaryIO], list[Run]]) -
             runs[rank] = _read_rank(files, rank, read)
     if not runs:
         return []
-    chosen = next((rank for rank in runs if _has_loss(runs[rank])), min(runs))
+    with_loss = (rank for rank in runs if any(not math.isnan(loss) for run in runs[rank] for loss in run.logged.loss))
+    chosen = next(with_loss, min(runs))
+    others = {rank: each for rank, each in runs.items() if rank != chosen and len(each) == len(runs[chosen])}
     return [
-        _with_others(run, chosen, _of_others(index, chosen, runs), files.directory.name)
+        _with_others(run, chosen, {rank: each[index] for rank, each in others.items()}, files.directory.name)
         for index, run in enumerate(runs[chosen])
     ]
 
@@ -98,16 +100,8 @@ def _read_rank(files: RankFiles, rank: int, read: Callable[[Path | BinaryIO], li
         return read(cast("BinaryIO", chain))
 
 
-def _has_loss(runs: Iterable[Run]) -> bool:
-    return any(not math.isnan(loss) for run in runs for loss in run.logged.loss)
-
-
-def _of_others(index: int, chosen: int, runs: Mapping[int, Sequence[Run]]) -> dict[int, Run]:
-    """The same run, as the other ranks logged it."""
-    return {rank: each[index] for rank, each in runs.items() if rank != chosen and len(each) == len(runs[chosen])}
-
-
 def _with_others(run: Run, rank: int, others: Mapping[int, Run], directory: str) -> Run:
+    """The run with what `others`, the other ranks that logged it, add."""
     _, number, which = run.name.partition(" #")
     run = replace(run, name=f"{directory}{number}{which}")
     if not others:
@@ -128,7 +122,7 @@ def _lags(runs: Mapping[int, Run]) -> RankLags:
     busy = {each.iteration for run in runs.values() for each in run.evaluations}
     busy |= {each.iteration for run in runs.values() for each in run.checkpoints}
     times = {
-        rank: {row.iteration: row.ms for row in list(run.rows)[1:] if _is_plain(row, busy)}
+        rank: {row.iteration: row.ms for row in run.rows[1:] if row.count == 1 and row.iteration not in busy}
         for rank, run in runs.items()
     }
     for iteration in set.intersection(*map(set, times.values())):
@@ -136,10 +130,6 @@ def _lags(runs: Mapping[int, Run]) -> RankLags:
         usual = upper_median([ms[iteration] for rank, ms in times.items() if rank != slowest])
         lags.add(slowest, times[slowest][iteration] / usual - 1 if usual > 0 else None)
     return lags
-
-
-def _is_plain(row: Row, busy: set[int]) -> bool:
-    return row.count == 1 and row.iteration not in busy
 
 
 class _Chain(io.RawIOBase):

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.log_format import LogFormat
-from nanopace.sources.processes.died import ENDING
+from nanopace.sources.processes.died import ENDED
 
 LONGEST_PREFIX = 200  # characters before a row that may contain its rank
 BEGINNING = 800  # characters of a line within which a row must begin
@@ -23,15 +23,19 @@ _FEWEST_ROWS = 4
 _NEARLY_ALL = 0.9  # of the rows
 
 _STEP = re.compile(r"\b[sS]tep\s{0,8}\d", re.ASCII)
-_END = re.compile(ENDING)
 # The more reliable ones come first: a node may have several ranks.
 _KINDS = tuple(
     re.compile(pattern, re.ASCII | re.IGNORECASE)
     for pattern in (
-        r"[\[(<]?\b(?:local_?|global_?)?rank[\s_:=#-]{0,2}(\d{1,5})\b(?:/\d{1,5})?[\])>]?[:,|]?\s?",
-        r"[\[(<]?\b(?:default|trainer|worker|proc(?:ess)?)[\s_:=#-]{0,2}(\d{1,5})\b(?:/\d{1,5})?[\])>]?[:,|]?\s?",
-        r"[\[(<]?\b(?:gpu|cuda|device)[\s_:=#-]{0,2}(\d{1,5})\b(?:/\d{1,5})?[\])>]?[:,|]?\s?",
-        r"[\[(<]?\b(?:node|host)[\s_:=#-]{0,2}(\d{1,5})\b(?:/\d{1,5})?[\])>]?[:,|]?\s?",
+        *(
+            rf"[\[(<]?\b(?:{word})[\s_:=#-]{{0,2}}(\d{{1,5}})\b(?:/\d{{1,5}})?[\])>]?[:,|]?\s?"
+            for word in (
+                r"(?:local_?|global_?)?rank",
+                r"default|trainer|worker|proc(?:ess)?",
+                r"gpu|cuda|device",
+                r"node|host",
+            )
+        ),
         r"(?:^\s{0,8}|(?<=\s))(?:\[\d{1,5}\]:?|\d{1,5}:)(?=\s)\s",
     )
 )
@@ -102,7 +106,7 @@ def of_one_rank(printed: Iterable[tuple[str, bool]], ranks: Ranks, builder: RunB
             yield rest, ended
         elif is_row:
             builder.row_of_rank(ranks.rank, rank)
-        elif _END.search(rest) or not (begun or _STEP.search(rest)):
+        elif ENDED.search(rest) or not (begun or _STEP.search(rest)):
             yield rest, ended
 
 

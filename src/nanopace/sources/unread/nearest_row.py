@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import islice
-from typing import NamedTuple
 
 from nanopace.sources.time_stamps import behind_stamp
 
@@ -28,13 +27,6 @@ _ERROR = re.compile(
 )
 
 
-class Died(NamedTuple):
-    """The line of an error."""
-
-    line: int
-    text: str
-
-
 def nearest_row(printed: Iterator[str], *, with_loss: bool = False) -> tuple[int, str]:
     """Its line number and text, shortened; (0, "") if no line is close. `with_loss`: a step and a time are not enough,
     since this trainer prints both before its first row."""
@@ -49,15 +41,15 @@ def nearest_row(printed: Iterator[str], *, with_loss: bool = False) -> tuple[int
     return number, shortened(text)
 
 
-def error_line(printed: Iterator[str]) -> Died | None:
-    """The first error after a traceback: later ones are often its consequences."""
+def error_line(printed: Iterator[str]) -> tuple[int, str]:
+    """The same for the first error after a traceback: later ones are often its consequences."""
     in_traceback = False
     for at, line in enumerate(islice(printed, _MOST_LINES), start=1):
         line = line[:_LONGEST_LINE]
         in_traceback = in_traceback or "Traceback (most recent call last)" in line
         if in_traceback and _ERROR.match(line) is not None:
-            return Died(at, shortened(line))
-    return None
+            return at, shortened(line)
+    return 0, ""
 
 
 def shortened(text: str) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import re
 
 import pytest
 
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.run import Run
-from nanopace.sources.runs import open_runs
 
+from ...reading import read_one
 from ..examples.frameworks import EXAMPLES
 
 # By format: rows, first and last iteration, the time of a normal row and of the first one, evaluations with their time,
@@ -70,15 +69,10 @@ READ = {
 }
 
 
-def read(text: str) -> Run:
-    (run,) = open_runs(io.BytesIO(text.encode()))
-    return run
-
-
 @pytest.mark.parametrize("name", READ)
 def test_a_whole_log(name: str) -> None:
     rows, first, last, normal_ms, first_ms, evaluations, checkpoints, ending, facts, told = READ[name]
-    run = read(EXAMPLES[name])
+    run = read_one(EXAMPLES[name])
     assert (run.format, len(run.rows)) == (name, rows)
     assert (run.rows[0].iteration, run.rows[-1].iteration) == (first, last)
     assert diagnose(run).step.median_ms == pytest.approx(normal_ms, rel=1e-3)
@@ -105,19 +99,19 @@ def test_rows_that_a_terminal_broke(name: str, width: int) -> None:
     for line in lines:
         piece = width if rows.search(line) else len(line)
         broken += (line[at : at + piece] for at in range(0, len(line), piece))
-    assert same(read("\n".join(broken) + "\n")) == same(read(plain))
+    assert same(read_one("\n".join(broken) + "\n")) == same(read_one(plain))
 
 
 @pytest.mark.parametrize("name", READ)
 def test_lines_twice_and_a_cut_end(name: str) -> None:
-    whole = read(EXAMPLES[name])
+    whole = read_one(EXAMPLES[name])
     lines = [line for line in EXAMPLES[name].replace("\r", "\n").splitlines() if line]
     if name not in ("lingua", "autoresearch"):  # two ranks, and a summary, would change
-        assert list(read("\n".join(f"{line}\n{line}" for line in lines) + "\n").rows) == list(whole.rows)
+        assert list(read_one("\n".join(f"{line}\n{line}" for line in lines) + "\n").rows) == list(whole.rows)
     at = max(index for index, line in enumerate(lines) if re.search(r"step|iter", line))
     kept = lines[:at]
     for cut in range(len(lines[at])):  # never a row with a truncated figure
-        rows = list(read("\n".join([*kept, lines[at][:cut]])).rows)
+        rows = list(read_one("\n".join([*kept, lines[at][:cut]])).rows)
         assert rows == list(whole.rows)[: len(rows)]
 
 
@@ -128,4 +122,4 @@ def test_how_a_run_died(name: str) -> None:
     if name == "lingua-metrics":
         return  # it has no other lines
     dead = "\n".join([*rows, "Traceback (most recent call last):", "torch.OutOfMemoryError: CUDA out of memory."])
-    assert read(f"{dead}\n").ending == "out_of_memory"
+    assert read_one(f"{dead}\n").ending == "out_of_memory"

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 
-from nanopace.run import Run
-from nanopace.sources.runs import open_runs
-
+from ...reading import read, read_one
 from ..examples.frameworks import TITAN_HEAD, titan, titan_log, titan_row
 
 STAMP = "2024-05-01 10:00:{:02d},000 - root - INFO - "
@@ -25,21 +21,12 @@ ERAS = {
 }
 
 
-def runs_of(text: str) -> list[Run]:
-    return open_runs(io.BytesIO(text.encode()))
-
-
-def read(text: str) -> Run:
-    (run,) = runs_of(text)
-    return run
-
-
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("prefix", ["", "[rank0]:", "[rank0]:[titan] ", "    "])
 def test_rows_of_every_year_by_their_stamps(era: str, prefix: str) -> None:
     """Ten steps of 0.5 s between two timestamps. The first row has none before it, so its rate gives the time."""
     steps = ((1, 5), (10, 10), (20, 15), (30, 20))
-    run = read("".join(f"{prefix}{STAMP.format(at)}{ERAS[era].format(n=n)}\n" for n, at in steps))
+    run = read_one("".join(f"{prefix}{STAMP.format(at)}{ERAS[era].format(n=n)}\n" for n, at in steps))
     assert [row.iteration for row in run.rows] == [1, 10, 20, 30]
     assert list(run.rows.ms) == pytest.approx([5000 / 9, 5000 / 9, 500, 500])
     assert {row.loss for row in run.rows} == {9.5}
@@ -50,11 +37,11 @@ def test_rows_of_every_year_by_their_stamps(era: str, prefix: str) -> None:
 
 def test_the_rate_of_one_gpu_that_is_alone_is_the_runs() -> None:
     mesh = titan("Building 1-D device mesh with ['dp_shard'], [1]", 9)
-    assert not read(mesh + "".join(titan(titan_row(n, 9.0, 4096), 10 + n) for n in range(1, 9))).caveats
+    assert not read_one(mesh + "".join(titan(titan_row(n, 9.0, 4096), 10 + n) for n in range(1, 9))).caveats
 
 
 def test_rows_without_any_time() -> None:
-    run = read("".join(f"{ERAS['2025-02'].format(n=n)}\n" for n in (10, 20, 30)))
+    run = read_one("".join(f"{ERAS['2025-02'].format(n=n)}\n" for n in (10, 20, 30)))
     assert not len(run.rows)
     assert [row.iteration for row in run.untimed_rows] == [10, 20, 30]
 
@@ -85,7 +72,7 @@ def test_rows_without_any_time() -> None:
 )
 def test_tokens_of_a_step(head: str, tokens: int | None, gpus: int | None) -> None:
     rows = "".join(titan(titan_row(n, 9.0, 4096), 100 + n / 2) for n in range(1, 30))
-    run = read(titan(head, 99) + rows)
+    run = read_one(titan(head, 99) + rows)
     assert (run.value("tokens_per_iteration"), run.value("gpu_count")) == (tokens, gpus)
     assert run.value("max_iters") == (100 if "total steps" in head else None)
     assert list(run.rows.ms) == pytest.approx([500.0] * 29, rel=0.01) or head.startswith("Training starts")
@@ -97,19 +84,19 @@ def test_of_pipeline_stages_the_one_with_the_loss_is_read() -> None:
         for n in range(1, 30)
         for rank in (0, 3)
     ]
-    run = read("".join(rows))
+    run = read_one("".join(rows))
     assert [row.loss for row in run.rows] == [9.0 + n / 100 for n in range(1, 30)]
     assert list(run.rows.ms) == pytest.approx([1000.0] * 29)
     assert not run.restarts
     assert run.other_ranks is not None
     assert (run.other_ranks.rank, run.other_ranks.ranks) == (3, 2)
-    alone = read("".join(rows[::2]))  # with LOG_RANK=0, as torchtitan has it unless told otherwise
+    alone = read_one("".join(rows[::2]))  # with LOG_RANK=0, as torchtitan has it unless told otherwise
     assert [(row.iteration, row.loss) for row in alone.rows] == [(n, None) for n in range(1, 30)]
 
 
 def test_of_ranks_that_all_have_the_loss_the_first_is_read() -> None:
     rows = [titan(titan_row(n, 9.0, 4096), 100 + n + rank / 10, rank) for n in range(1, 30) for rank in (1, 0, 2)]
-    run = read(TITAN_HEAD + "".join(rows))
+    run = read_one(TITAN_HEAD + "".join(rows))
     assert len(run.rows) == 29
     assert run.other_ranks is not None
     assert (run.other_ranks.rank, run.other_ranks.rows) == (0, 58)
@@ -122,7 +109,7 @@ def test_a_validation_between_rows_sets_the_clock() -> None:
         titan("validate step: 15  loss:  8.7500  memory: 31.00GiB(32.62%)  tps: 20,000", 120),
         titan(titan_row(20, 8.0, 9999), 125),
     ]
-    run = read("".join(rows))
+    run = read_one("".join(rows))
     assert run.rows[-1].ms == pytest.approx(1000.0)
     assert [(each.iteration, each.val, each.ms) for each in run.evaluations] == [(15, 8.75, None)]
 
@@ -133,7 +120,7 @@ def test_a_checkpoint_is_taken_out_of_the_row_behind_it(words: str) -> None:
     saved = titan(f"Finished {words}in 5.00 seconds.", 110)
     rows = [titan(titan_row(10, 9.0, 8192), 105), saved, titan(titan_row(20, 8.0, 4096), 115)]
     for head in (TITAN_HEAD, ""):  # by the tokens, and by the stamps
-        run = read(head + "".join(rows))
+        run = read_one(head + "".join(rows))
         assert run.rows[-1].ms == pytest.approx(500.0)
         assert [(each.iteration, each.ms) for each in run.checkpoints] == [(10, 5000.0)]
 
@@ -142,11 +129,11 @@ def test_a_resumed_process_and_another_run() -> None:
     """The first row after the checkpoint contains the start-up, and is not a hundred steps long."""
     resumed = TITAN_HEAD.replace("starts at step 1.", "starts at step 31.").replace(" 2025-06-04 00", " 2025-06-04 01")
     again = "".join(titan(titan_row(n, 7.0, 8192), 3700 + n / 2) for n in (40, 50))
-    run = read(titan_log() + resumed + again)
+    run = read_one(titan_log() + resumed + again)
     assert [row.iteration for row in run.rows] == [1, 10, 20, 30, 40, 50]
     assert list(run.rows.ms)[-2:] == pytest.approx([500.0, 500.0])
     assert [(each.iteration, each.reached, each.lost.lines) for each in run.restarts] == [(40, 40, 1)]
-    assert [len(each.rows) for each in runs_of(titan_log() + titan_log())] == [5, 5]
+    assert [len(each.rows) for each in read(titan_log() + titan_log())] == [5, 5]
 
 
 FETCH = 'HTTP Request: GET https://example.org/datasets/some/text/resolve/0123abc/en/part.{}.gz "HTTP/1.1 302 Found"'
@@ -161,9 +148,9 @@ def test_a_row_contains_the_data_fetched_since_the_row_before(loss: float) -> No
         + titan(titan_row(n, loss, 4096), 100 + n)
         for n in range(10, 80, 10)
     )
-    assert read(text).fetches == (20, 50)
+    assert read_one(text).fetches == (20, 50)
     again = TITAN_HEAD.replace("step 1.", "step 41.") + titan(titan_row(50, loss, 4096), 200)
-    assert read(text + again).fetches == (20,)
+    assert read_one(text + again).fetches == (20,)
 
 
 def test_of_mixed_processes_nothing_shows_whose_header_it_is() -> None:
@@ -171,10 +158,10 @@ def test_of_mixed_processes_nothing_shows_whose_header_it_is() -> None:
         "".join(titan(titan_row(step - behind, 7.0, 8192), 100 + step / 2) for behind in (0, 30))
         for step in range(40, 140)
     ]
-    (run,) = runs_of(TITAN_HEAD + "".join([*rows[:50], TITAN_HEAD.replace("step 1.", "step 50."), *rows[50:]]))
+    (run,) = read(TITAN_HEAD + "".join([*rows[:50], TITAN_HEAD.replace("step 1.", "step 50."), *rows[50:]]))
     assert (len(run.rows), run.rows_of_others, run.restarts) == (100, 100, ())
 
 
 def test_figures_that_are_not_finite() -> None:
-    run = read(TITAN_HEAD + "".join(titan(titan_row(n, float("nan"), 8192), 100 + n) for n in range(1, 9)))
+    run = read_one(TITAN_HEAD + "".join(titan(titan_row(n, float("nan"), 8192), 100 + n) for n in range(1, 9)))
     assert {row.loss for row in run.rows} == {float("inf")}

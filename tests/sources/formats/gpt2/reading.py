@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-import io
-
 from nanopace.run import Evaluation, Run
-from nanopace.sources.runs import open_runs
-
-
-def runs_of(log: str) -> list[Run]:
-    return open_runs(io.BytesIO(log.encode()))
-
-
-def run_of(log: str) -> Run:
-    (run,) = runs_of(log)
-    return run
 
 
 def values(run: Run) -> dict[str, object]:

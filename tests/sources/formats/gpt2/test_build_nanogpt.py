@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 
 import pytest
@@ -13,15 +12,14 @@ from nanopace import diagnose
 from nanopace.run import Fact
 from nanopace.sources.formats.gpt2.build_nanogpt_lines import read_row
 from nanopace.sources.infer.infer import complete
-from nanopace.sources.runs import open_runs
 
-from ...reading import detected
+from ...reading import detected, read, read_one
 from ..examples.gpt2 import BUILD_NANOGPT, BUILD_NANOGPT_LOG
-from .reading import caveats, log, losses, rows, run_of, runs_of, scores, values
+from .reading import caveats, log, losses, rows, scores, values
 
 
 def test_a_log() -> None:
-    run = run_of(BUILD_NANOGPT)
+    run = read_one(BUILD_NANOGPT)
     assert run.format == "build_nanogpt"
     assert run.row_contains_evaluation
     assert run.row_loss == "step"
@@ -142,11 +140,13 @@ def test_the_time_of_an_evaluation_is_no_row() -> None:
 
 
 def test_checkpoints_that_forks_print() -> None:
-    run = run_of(log(rows(4999), "saving checkpoint to log/model_05000.pt", rows(5000), "Saved checkpoint", rows(5001)))
+    run = read_one(
+        log(rows(4999), "saving checkpoint to log/model_05000.pt", rows(5000), "Saved checkpoint", rows(5001))
+    )
     assert [(each.iteration, each.path, each.row) for each in run.checkpoints] == [(5000, None, None)]
-    run = run_of(log(rows(4999), "saving checkpoint to log/model_05000.pt", rows(5000), rows(5001)))
+    run = read_one(log(rows(4999), "saving checkpoint to log/model_05000.pt", rows(5000), rows(5001)))
     assert [(each.iteration, each.path, each.row) for each in run.checkpoints] == [(5000, "log/model_05000.pt", 1)]
-    run = run_of(log(rows(4998), "Saving model checkpoint", rows(4999)))
+    run = read_one(log(rows(4998), "Saving model checkpoint", rows(4999)))
     assert [(each.iteration, each.path, each.row) for each in run.checkpoints] == [(4999, None, 1)]
 
 
@@ -154,32 +154,32 @@ SAMPLES = ["rank 0 sample 0: Hello, I'm", "step 900 | loss: 1.0 | dt: 1.00ms", "
 
 
 def test_a_row_that_the_model_wrote_does_not_count() -> None:
-    run = run_of(log(rows(0, 1, 2), SAMPLES, rows(3, 4)))
+    run = read_one(log(rows(0, 1, 2), SAMPLES, rows(3, 4)))
     assert list(run.rows.iteration) == [0, 1, 2, 3, 4]
     assert set(run.rows.ms) == {100.0}
 
 
 def test_a_process_that_went_back_while_it_wrote_samples() -> None:
-    run = run_of(log(rows(100, 101, 102), SAMPLES[0], rows(100, 101, 102, 103), SAMPLES[0], rows(104)))
+    run = read_one(log(rows(100, 101, 102), SAMPLES[0], rows(100, 101, 102, 103), SAMPLES[0], rows(104)))
     assert list(run.rows.iteration) == [100, 101, 102, 103, 104]
     (restart,) = run.restarts
     assert list(restart.lost.iteration) == [100, 101, 102]
 
 
 def test_samples_of_several_ranks_count_the_gpus() -> None:
-    run = run_of(log(rows(0, 1), "rank 3 sample 0: a", "rank 0 sample 0: b", rows(2)))
+    run = read_one(log(rows(0, 1), "rank 3 sample 0: a", "rank 0 sample 0: b", rows(2)))
     assert run.facts["gpu_count"] == Fact(4, "log")
 
 
 def test_the_groups_of_every_rank_count_them_too() -> None:
     groups = "Num decayed parameter tensors: 50. Total decayed parameters: 124354560."
-    run = run_of(log("total desired batch size: 65536", groups, groups + groups, groups, rows(0, 1)))
+    run = read_one(log("total desired batch size: 65536", groups, groups + groups, groups, rows(0, 1)))
     assert run.facts["gpu_count"] == Fact(4, "inferred", "repeated_line")
-    assert run_of(BUILD_NANOGPT).facts["gpu_count"] == Fact(1, "inferred", "unnumbered_device")
+    assert read_one(BUILD_NANOGPT).facts["gpu_count"] == Fact(1, "inferred", "unnumbered_device")
 
 
 def test_tokens_by_the_printed_rate() -> None:
-    run = run_of(log(rows(0, 1, 2, ms=471.28, tokens=16384)))
+    run = read_one(log(rows(0, 1, 2, ms=471.28, tokens=16384)))
     assert run.facts["tokens_per_iteration"] == Fact(16384, "inferred", "printed_rate")
 
 
@@ -189,11 +189,11 @@ def test_tokens_by_a_rate_in_other_words(rate: str) -> None:
         f"step {n} | loss: 3.0 | dt: {ms:.2f} ms | {rate.format(f'{65536 / ms * 1000:.2f}')}"
         for n, ms in enumerate((471.28, 470.02))
     ]
-    assert run_of(log(told)).facts["tokens_per_iteration"] == Fact(65536, "inferred", "printed_rate")
+    assert read_one(log(told)).facts["tokens_per_iteration"] == Fact(65536, "inferred", "printed_rate")
 
 
 def test_the_accumulation_in_short() -> None:
-    run = run_of(log("using device: mps", "Using gradient accum steps: 4", rows(0, 1)))
+    run = read_one(log("using device: mps", "Using gradient accum steps: 4", rows(0, 1)))
     assert run.value("gradient_accumulation_steps") == 4
 
 
@@ -204,44 +204,46 @@ def test_a_rate_that_is_none(wrong: float) -> None:
         f"step {n} | loss: 3.0 | dt: {ms:.2f}ms | tok/sec: {65536 / (ms if wrong > 1 else 1):.2f}"
         for n, ms in enumerate((471.28, 470.02, 475.5))
     ]
-    assert "tokens_per_iteration" not in run_of(log(printed)).facts
+    assert "tokens_per_iteration" not in read_one(log(printed)).facts
 
 
 def test_rows_that_cover_several_iterations() -> None:
     """The batch is printed, and rate times time gives ten batches."""
     head = ["total desired batch size: 65536"]
-    run = run_of(log(head, rows(*range(0, 100, 10), ms=1000.0, tokens=655_360)))
+    run = read_one(log(head, rows(*range(0, 100, 10), ms=1000.0, tokens=655_360)))
     assert run.rows_cover == 10
     assert run.rows[5].ms == 100.0
 
 
 def test_two_processes() -> None:
     head = ["using device: cuda", "total desired batch size: 65536", "=> calculated gradient accumulation steps: 2"]
-    first, second = runs_of(log(head, rows(0, 1, 2), head, rows(0, 1)))
+    first, second = read(log(head, rows(0, 1, 2), head, rows(0, 1)))
     assert (len(first.rows), len(second.rows)) == (3, 2)
 
 
 def test_endings() -> None:
-    assert run_of(log(rows(0, 1), "^CTraceback (most recent call last):", "KeyboardInterrupt")).ending == "interrupted"
-    assert run_of(log(rows(0, 1), "- `CUDA out of memory`: lower B")).ending is None
+    assert (
+        read_one(log(rows(0, 1), "^CTraceback (most recent call last):", "KeyboardInterrupt")).ending == "interrupted"
+    )
+    assert read_one(log(rows(0, 1), "- `CUDA out of memory`: lower B")).ending is None
 
 
 def test_a_terminal_that_broke_the_rows() -> None:
     text = log(rows(*range(20)))
     broken = "\n".join(line[at : at + 40] for line in text.splitlines() for at in range(0, len(line), 40)) + "\n"
-    assert [(row.iteration, row.ms) for row in run_of(broken).rows] == [(n, 100.0) for n in range(20)]
+    assert [(row.iteration, row.ms) for row in read_one(broken).rows] == [(n, 100.0) for n in range(20)]
 
 
 @given(st.lists(st.sampled_from([*BUILD_NANOGPT.splitlines(), *SAMPLES, "", "step 5 | loss: 3.0 |"]), max_size=30))
 def test_iterations_rise_whatever_comes(lines: list[str]) -> None:
     text = log(rows(0), lines)
-    for run in runs_of(text):
+    for run in read(text):
         assert list(run.rows.iteration) == sorted(set(run.rows.iteration))
         complete(run)
 
 
 def test_the_log_of_losses() -> None:
-    run = run_of(BUILD_NANOGPT_LOG)
+    run = read_one(BUILD_NANOGPT_LOG)
     assert (run.format, len(run.rows)) == ("build_nanogpt_log", 0)
     assert [(row.iteration, row.loss) for row in run.untimed_rows] == [
         (0, 10.954321),
@@ -252,13 +254,13 @@ def test_the_log_of_losses() -> None:
     ]
     assert losses(run) == [(0, 10.9512, None), (3, 10.701, None)]
     assert scores(run) == [(0, 0.247), (3, 0.248)]
-    more = run_of("0 train 10.548814 ce=10.548814 aux=0.000000\n1 train 10.2 lr 6.0e-04 dt 12.0\n2 train 10.1")
+    more = read_one("0 train 10.548814 ce=10.548814 aux=0.000000\n1 train 10.2 lr 6.0e-04 dt 12.0\n2 train 10.1")
     assert list(more.untimed_rows.iteration) == [0, 1]  # a last number may be cut
 
 
 def test_a_restart_in_the_log_of_losses() -> None:
     steps = [*range(1, 40), *range(20, 60)]
-    diagnosis = diagnose(run_of("".join(f"{n} train {9 - n / 30:.6f}\n" for n in steps)))
+    diagnosis = diagnose(read_one("".join(f"{n} train {9 - n / 30:.6f}\n" for n in steps)))
     (said,) = [each for each in diagnosis.findings if each.code == "restarts_untimed"]
     assert said.numbers == {"count": 1, "lost_iterations": 20}
 
@@ -266,12 +268,12 @@ def test_a_restart_in_the_log_of_losses() -> None:
 def test_under_torchrun_the_number_of_gpus_is_unknown() -> None:
     """The device is only printed if a process trains alone."""
     text = BUILD_NANOGPT.replace("using device: cuda\n", "")
-    run = run_of(text)
+    run = read_one(text)
     assert (run.value("gpu_count"), run.value("gradient_accumulation_steps")) == (None, None)
     assert "gpus_unknown" in {finding.code for finding in diagnose(run).findings}
-    (told,) = open_runs(io.BytesIO(text.encode()), gpu="2x H100")
+    told = read_one(text, gpu="2x H100")
     assert "gpus_unknown" not in {finding.code for finding in diagnose(told).findings}
-    assert "gpus_unknown" not in {finding.code for finding in diagnose(run_of(BUILD_NANOGPT)).findings}
+    assert "gpus_unknown" not in {finding.code for finding in diagnose(read_one(BUILD_NANOGPT)).findings}
 
 
 def test_fewer_batches_are_no_advice() -> None:
@@ -281,20 +283,20 @@ def test_fewer_batches_are_no_advice() -> None:
         if n % 20 == 0:
             lines += ["validation loss: 3.1000", "HellaSwag accuracy: 2510/10042=0.2500"]
         lines += rows(n, ms=9000.0 if n % 20 == 0 else 500.0)
-    codes = {finding.code for finding in diagnose(run_of(log(lines))).findings}
+    codes = {finding.code for finding in diagnose(read_one(log(lines))).findings}
     assert "raise_eval_interval" in codes
     assert not codes & {"lower_eval_iters", "lower_eval_iters_unknown"}
 
 
 def test_nor_does_one_in_the_middle_of_what_it_wrote() -> None:
-    run = run_of(log(rows(0, 1, 2), SAMPLES[0], "and so step 3 | loss: 1.0 | dt: 1.00ms it is", rows(3, 4)))
+    run = read_one(log(rows(0, 1, 2), SAMPLES[0], "and so step 3 | loss: 1.0 | dt: 1.00ms it is", rows(3, 4)))
     assert set(run.rows.ms) == {100.0}
     assert run.restarts == ()
 
 
 def test_an_attempt_that_failed_counts_no_gpus() -> None:
     head = ["total desired batch size: 65536", "num decayed parameter tensors: 50, with 124,354,560 parameters"]
-    assert "gpu_count" not in run_of(log(head, "RuntimeError: no", head, rows(0, 1))).facts
+    assert "gpu_count" not in read_one(log(head, "RuntimeError: no", head, rows(0, 1))).facts
 
 
 def groups(matrices: int, width: int = 768, layers: int = 12) -> list[str]:
@@ -307,12 +309,12 @@ def groups(matrices: int, width: int = 768, layers: int = 12) -> list[str]:
 
 
 def test_the_shape_by_the_parameter_groups() -> None:
-    run = run_of(log("Total Parameters: 124,475,904", groups(50304 + 1024), rows(0, 1)))
+    run = read_one(log("Total Parameters: 124,475,904", groups(50304 + 1024), rows(0, 1)))
     assert (run.value("vocab_size"), run.value("block_size"), run.value("parameters")) == (50304, 1024, 123_689_472)
-    run = run_of(log(groups(32000 + 1024), rows(0, 1)))  # or 32768 + 256
+    run = read_one(log(groups(32000 + 1024), rows(0, 1)))  # or 32768 + 256
     assert (run.value("n_layer"), run.value("n_embd"), run.value("vocab_size")) == (12, 768, None)
 
 
 def test_hellaswag_is_called_so() -> None:
-    findings = {finding.code: finding for finding in diagnose(run_of(BUILD_NANOGPT)).findings}
+    findings = {finding.code: finding for finding in diagnose(read_one(BUILD_NANOGPT)).findings}
     assert findings["core_metric"].numbers["score"] == "HellaSwag"

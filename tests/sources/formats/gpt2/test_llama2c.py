@@ -6,13 +6,13 @@ import pytest
 
 from nanopace.hardware.flops import flops_per_token
 
-from ...reading import detected
+from ...reading import detected, read_one
 from ..examples.gpt2 import LLAMA2C
-from .reading import losses, run_of, values
+from .reading import losses, values
 
 
 def test_a_log() -> None:
-    run = run_of(LLAMA2C)
+    run = read_one(LLAMA2C)
     assert (run.format, run.trainer, run.row_loss, run.mfu_smoothing) == ("llama2c", "llama2.c", "micro-batch", 0.9)
     assert [(row.iteration, row.ms, row.loss, row.mfu) for row in run.rows] == [
         (0, 14404.98, 10.4137, None),
@@ -43,12 +43,12 @@ def test_a_log() -> None:
 
 
 def test_of_several_processes_it_prints_the_accumulation_of_one() -> None:
-    run = run_of(LLAMA2C.replace("4 grad accum steps * 1 processes", "1 grad accum steps * 4 processes"))
+    run = read_one(LLAMA2C.replace("4 grad accum steps * 1 processes", "1 grad accum steps * 4 processes"))
     assert (run.value("gradient_accumulation_steps"), run.value("gpu_count")) == (4, 4)
 
 
 def test_a_fork_with_other_words() -> None:
-    run = run_of(
+    run = read_one(
         "Tokens per iteration: 32,768\nMax iterations: 1,000\nTotal optimizable parameters: 917,504\n"
         "step 0: train loss 4.9303, val loss 4.9313\nNew best val loss: 4.9313\nSaving checkpoint to out/ckpt.pt\n"
         "0 | loss 4.9301 | lr 5.00e-04 | 7733.16ms\n10 | loss 3.9257 | lr 5.00e-04 | 60.64ms\n"
@@ -62,7 +62,7 @@ def test_a_fork_with_other_words() -> None:
 
 def test_a_restart() -> None:
     row = "{} | loss 9.0000 | lr 1.000000e-05 | 612.00ms | mfu {}%\n"
-    run = run_of("".join(row.format(n, m) for n, m in [(5, "2.00"), (6, "2.00"), (7, "-100.00"), (8, "-100.00")]))
+    run = read_one("".join(row.format(n, m) for n, m in [(5, "2.00"), (6, "2.00"), (7, "-100.00"), (8, "-100.00")]))
     assert [each.row for each in run.restarts] == [2]
 
 

@@ -11,14 +11,14 @@ from nanopace import diagnose
 from nanopace.run import Checkpoint, Fact, GpuUse
 from nanopace.sources.formats.gpt2.llmc_lines import PYTHON_ROWS, ROWS, read_row
 
-from ...reading import detected
+from ...reading import detected, read, read_one
 from ..examples.gpt2 import LLMC, LLMC_LOG, LLMC_PYTHON
-from .reading import caveats, losses, run_of, runs_of, scores, values
+from .reading import caveats, losses, scores, values
 from .test_rate import smoothed
 
 
 def test_the_cuda_program() -> None:
-    run = run_of(LLMC)
+    run = read_one(LLMC)
     assert (run.format, run.trainer, run.row_contains_evaluation) == ("llmc", "llm.c", False)
     assert [(row.iteration, row.ms, row.loss, row.mfu) for row in run.rows] == [
         (0, 4230.0, 11.009662, 0.319),
@@ -61,14 +61,14 @@ def test_the_cuda_program() -> None:
 
 def test_its_mfu_is_no_contradiction() -> None:
     """It counts causal attention, and the report says so; nothing is wrong with the settings."""
-    codes = {finding.code for finding in diagnose(run_of(LLMC)).findings}
+    codes = {finding.code for finding in diagnose(read_one(LLMC)).findings}
     assert "mfu_causal" in codes
     assert "mfu_disagrees" not in codes
 
 
 def test_a_wrong_number_of_gpus_still_is_one() -> None:
     log = LLMC.replace("| num_processes         | 1", "| num_processes         | 2")
-    assert "mfu_disagrees" in {finding.code for finding in diagnose(run_of(log)).findings}
+    assert "mfu_disagrees" in {finding.code for finding in diagnose(read_one(log)).findings}
 
 
 @pytest.mark.parametrize(
@@ -124,14 +124,16 @@ def test_what_is_no_row(line: str) -> None:
 
 
 def test_the_c_program_counts_from_0() -> None:
-    run = run_of("val loss 5.25\nstep 0: train loss 5.36 (took 1452.1 ms)\nstep 1: train loss 4.30 (took 1288.6 ms)\n")
+    run = read_one(
+        "val loss 5.25\nstep 0: train loss 5.36 (took 1452.1 ms)\nstep 1: train loss 4.30 (took 1288.6 ms)\n"
+    )
     assert list(run.rows.iteration) == [0, 1]
     assert losses(run) == [(0, 5.25, None)]
     assert caveats(run) == []
 
 
 def test_in_may_2024_the_peak_was_an_a100s() -> None:
-    run = run_of("step 1/9 | train loss 4.25 | norm 0.8 | lr 1.00e-04 | 80.50 ms | 41.5% A100 fp16 MFU | 9 tok/s\n")
+    run = read_one("step 1/9 | train loss 4.25 | norm 0.8 | lr 1.00e-04 | 80.50 ms | 41.5% A100 fp16 MFU | 9 tok/s\n")
     assert run.facts["printed_peak_tflops"] == Fact(312.0, "inferred", "trainer")
 
 
@@ -141,7 +143,7 @@ def test_a_resumed_run() -> None:
     head = head.replace("d12 ", "intermediate checkpoint ")
     row = "step  {0}/4 | loss 9.0 (+nanz)| norm 1.0 (+nanz)| lr 1.0e-06 | 2190.00 ms | 61.6% bf16 MFU | 12000 tok/s\n"
     first = LLMC[: LLMC.index("val loss 10.700000")]
-    run = run_of(first + head + "val loss 10.9\n" + row.format(3) + row.format(4) + "val loss 10.6\n")
+    run = read_one(first + head + "val loss 10.9\n" + row.format(3) + row.format(4) + "val loss 10.6\n")
     assert list(run.rows.iteration) == [0, 1, 2, 3]
     assert [each.iteration for each in run.restarts] == [2]
     assert losses(run)[-2:] == [(2, 10.9, None), (4, 10.6, None)]
@@ -150,20 +152,20 @@ def test_a_resumed_run() -> None:
 
 def test_a_log_that_ends_while_it_writes_and_another_process() -> None:
     cut = LLMC[: LLMC.index("val loss 1.000000")]
-    first, second = runs_of(cut + LLMC)
+    first, second = read(cut + LLMC)
     assert (len(first.rows), len(second.rows)) == (2, 4)
 
 
 def test_an_excerpt_knows_its_tokens() -> None:
     rows = smoothed([2391.52, 2397.11, 2650.4, 2396.87], 458_752, 700)
     line = "step {}/999 | loss 4.2 (+0.1z)| norm 0.8 (+0.1z)| lr 1.00e-04 | {} ms | -100.0% bf16 MFU | {} tok/s\n"
-    run = run_of("".join(line.format(n + 1, ms, rate) for n, ms, rate in rows))
+    run = read_one("".join(line.format(n + 1, ms, rate) for n, ms, rate in rows))
     assert run.facts["tokens_per_iteration"] == Fact(458_752, "inferred", "printed_rate")
     assert all(math.isnan(mfu) for mfu in run.rows.mfu)
 
 
 def test_train_gpt2_py() -> None:
-    run = run_of(LLMC_PYTHON)
+    run = read_one(LLMC_PYTHON)
     assert (run.format, run.trainer, run.row_contains_evaluation) == ("llmc_python", "llm.c", True)
     assert [(row.iteration, row.ms, row.loss) for row in run.rows] == [
         (0, 41230.5, 11.009662),
@@ -178,7 +180,7 @@ def test_train_gpt2_py() -> None:
 
 
 def test_main_log() -> None:
-    run = run_of(LLMC_LOG)
+    run = read_one(LLMC_LOG)
     assert (run.format, len(run.rows)) == ("llmc_log", 0)
     assert [(row.iteration, row.loss) for row in run.untimed_rows] == [
         (0, 10.9819),
@@ -192,13 +194,13 @@ def test_main_log() -> None:
 
 def test_a_terminal_that_broke_the_rows() -> None:
     broken = "\n".join(line[at : at + 60] for line in LLMC.splitlines() for at in range(0, max(1, len(line)), 60))
-    run = run_of(broken[: broken.index("generating:")] + "\n")
+    run = read_one(broken[: broken.index("generating:")] + "\n")
     assert [(row.iteration, row.ms) for row in run.rows] == [(0, 4230.0), (1, 2190.0)]
 
 
 def test_a_finished_training_has_nothing_to_go() -> None:
-    assert all(b > a for a, b in pairwise(run_of(LLMC).rows.iteration))
-    assert diagnose(run_of(LLMC[: LLMC.index("val loss 10.700000")])).ahead.remaining_iterations == 0
+    assert all(b > a for a, b in pairwise(read_one(LLMC).rows.iteration))
+    assert diagnose(read_one(LLMC[: LLMC.index("val loss 10.700000")])).ahead.remaining_iterations == 0
 
 
 @pytest.mark.parametrize(
@@ -206,7 +208,9 @@ def test_a_finished_training_has_nothing_to_go() -> None:
     [(["cuda"], 1), (["cuda:0"], None), (["cuda:1", "cuda:0", "cuda:2"], 3), ([], None)],
 )
 def test_every_rank_of_train_gpt2_py_prints_its_device(devices: list[str], gpus: int | None) -> None:
-    run = run_of(LLMC_PYTHON.replace("using device: cuda:0\n", "".join(f"using device: {each}\n" for each in devices)))
+    run = read_one(
+        LLMC_PYTHON.replace("using device: cuda:0\n", "".join(f"using device: {each}\n" for each in devices))
+    )
     assert run.value("gpu_count") == gpus
     said = {finding.code for finding in diagnose(run).findings}
     assert ("gpus_unknown" in said) == (gpus is None)
@@ -214,6 +218,6 @@ def test_every_rank_of_train_gpt2_py_prints_its_device(devices: list[str], gpus:
 
 def test_the_accumulation_is_that_of_all_processes() -> None:
     log = LLMC.replace("| num_processes         | 1", "| num_processes         | 2").replace("steps=16", "steps=8")
-    run = run_of(log)
+    run = read_one(log)
     assert (run.value("gradient_accumulation_steps"), run.value("gpu_count")) == (16, 2)
     assert not run.conflicts

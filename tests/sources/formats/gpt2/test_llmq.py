@@ -8,12 +8,13 @@ import pytest
 
 from nanopace.run import Checkpoint, Fact
 
+from ...reading import read, read_one
 from ..examples.gpt2 import LLMQ, LLMQ_JSON
-from .reading import evaluation, run_of, runs_of, values
+from .reading import evaluation, values
 
 
 def test_the_console() -> None:
-    run = run_of(LLMQ)
+    run = read_one(LLMQ)
     assert (run.format, run.trainer, run.row_contains_evaluation) == ("llmq", "LLM.Q", False)
     assert [(row.iteration, row.ms, row.loss) for row in run.rows] == [
         (0, 1869.0, 3.282568),
@@ -49,14 +50,14 @@ def test_a_page_that_quotes_several_runs() -> None:
     row = "# [T] step     {} [  0.1%] | time: {:5d} ms | norm  14.196782 | loss  12.118944 | tps {} | sol 30.1%\n"
     page = "".join(row.format(n, 3558 - n, " 147k") for n in range(6)) + "```\n"
     page += "".join(row.format(n, 11063 - n, 524_288_000 // (11063 - n)) for n in range(4))
-    first, second = runs_of(page)
+    first, second = read(page)
     assert (len(first.rows), len(second.rows)) == (6, 4)
     for run in (first, second):
         assert run.facts["tokens_per_iteration"] == Fact(524288, "inferred", "printed_rate")
 
 
 def test_the_json() -> None:
-    run = run_of(LLMQ_JSON)
+    run = read_one(LLMQ_JSON)
     assert (run.format, run.trainer, run.row_contains_evaluation) == ("llmq_json", "LLM.Q", False)
     assert [(row.iteration, row.ms, row.loss) for row in run.rows] == [
         (0, 1869.0, 3.25),
@@ -97,7 +98,7 @@ def test_the_json() -> None:
     ],
 )
 def test_lines_that_no_trainer_writes(line: str) -> None:
-    run = run_of(LLMQ_JSON.replace("\n]\n", ",\n" + line + "\n]\n"))
+    run = read_one(LLMQ_JSON.replace("\n]\n", ",\n" + line + "\n]\n"))
     assert list(run.rows.iteration) == [0, 1, 2]
     assert (len(run.evaluations), len(run.checkpoints)) == (1, 1)
     assert run.value("tokens_per_iteration") == 131072

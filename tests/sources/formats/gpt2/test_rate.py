@@ -13,20 +13,20 @@ def test_a_round_number_of_tokens(tokens: int, plausible: int | None) -> None:
     rate = StepTokens()
     for ms in ("471.28", "471.95", "470.02"):
         rate.read(ms, f"{tokens / float(ms) * 1000:.2f}")
-    assert rate.plausible == plausible
+    assert rate.tokens == plausible
 
 
 def test_one_row_is_no_evidence() -> None:
     rate = StepTokens()
     rate.read("471.28", "34764.89")
-    assert rate.plausible is None
+    assert rate.tokens is None
 
 
 def test_units() -> None:
     rate = StepTokens()
     for seconds in (1.3147, 1.3164, 1.3158):
         rate.read(f"{seconds:.4f}", f"{524.288 / seconds:.2f}", thousands=1000.0, per_ms=1000.0)
-    assert rate.plausible == 524_288
+    assert rate.tokens == 524_288
 
 
 def smoothed(times: list[float], tokens: int, start: int = 0) -> list[tuple[int, str, str]]:
@@ -48,4 +48,4 @@ def test_the_smoothing_of_llmc_is_undone(start: int, rows: int) -> None:
     tokens = SmoothedStepTokens()
     for row in smoothed(times[:rows], 458_752, start):
         tokens.read_smoothed(*row)
-    assert tokens.plausible == 458_752
+    assert tokens.tokens == 458_752

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 
 import pytest
@@ -13,17 +12,13 @@ from nanopace.errors import NotALog
 from nanopace.run import Run
 from nanopace.sources.formats.hugging_face.console_lines import bars, entries, seconds, step_of
 from nanopace.sources.formats.hugging_face.steps_of_epochs import Known, steps_of_logs
-from nanopace.sources.runs import open_runs
 
+from ...reading import read
 from ..examples.hugging_face import EXAMPLES, bar
 
 LOG = str(EXAMPLES["hf_console"])
 STEPS = list(range(10, 130, 10))
 EVALUATED = [(40, 2500), (80, 2500), (120, 2500)]
-
-
-def read(text: str) -> list[Run]:
-    return open_runs(io.BytesIO(text.encode()))
 
 
 def dicts_of(log: str) -> list[str]:

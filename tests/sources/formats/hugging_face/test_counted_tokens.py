@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
 
 import pytest
 
-from nanopace.run import Fact, Run
-from nanopace.sources.runs import open_runs
+from nanopace.run import Fact
 
+from ...reading import read_one
 from ..examples.hugging_face import bar
 
 MEAN = Fact(512, "inferred", "counted_tokens")
-
-
-def read(text: str) -> Run:
-    (run,) = open_runs(io.BytesIO(text.encode()))
-    return run
 
 
 def console(counts: dict[int, str]) -> str:
@@ -46,24 +40,24 @@ def factory(counts: dict[int, int | None]) -> str:
 
 def test_steps_that_differ_have_a_mean() -> None:
     counts = {10: 5000, 20: 10_240, 30: 15_240}  # the first row may have been resumed from another count
-    assert read(state({**counts})).facts["tokens_per_iteration"] == MEAN
-    assert read(factory({**counts})).facts["tokens_per_iteration"] == MEAN
+    assert read_one(state({**counts})).facts["tokens_per_iteration"] == MEAN
+    assert read_one(factory({**counts})).facts["tokens_per_iteration"] == MEAN
     printed = {step: f"{count:.4g}" for step, count in counts.items()}
-    assert read(console(printed)).facts["tokens_per_iteration"] == MEAN
+    assert read_one(console(printed)).facts["tokens_per_iteration"] == MEAN
     counts = {10: 5000, 20: 10_240, 30: 5120, 40: 10_240}  # counted from 0 in between
-    assert read(state({**counts})).facts["tokens_per_iteration"].value == 518
+    assert read_one(state({**counts})).facts["tokens_per_iteration"].value == 518
 
 
 def test_steps_that_do_not_have_their_number() -> None:
     counts = {step: 512 * step for step in (10, 20, 30)}
     for text in (state({**counts}), state({**counts}, "num_input_tokens_seen"), factory({**counts})):
-        assert read(text).facts["tokens_per_iteration"] == Fact(512, "log")
-    assert read(console({step: str(count) for step, count in counts.items()})).value("tokens_per_iteration") == 512
+        assert read_one(text).facts["tokens_per_iteration"] == Fact(512, "log")
+    assert read_one(console({step: str(count) for step, count in counts.items()})).value("tokens_per_iteration") == 512
 
 
 @pytest.mark.parametrize(
     "counts", [{10: None, 20: None}, {10: 5001}, {10: 5001, 20: None, 30: 15_001}, {10: 5001, 20: 5001}, {10: 0, 20: 0}]
 )
 def test_otherwise_nothing_is_known(counts: dict[int, int | None]) -> None:
-    assert "tokens_per_iteration" not in read(state({**counts})).facts
-    assert "tokens_per_iteration" not in read(factory({**counts})).facts
+    assert "tokens_per_iteration" not in read_one(state({**counts})).facts
+    assert "tokens_per_iteration" not in read_one(factory({**counts})).facts

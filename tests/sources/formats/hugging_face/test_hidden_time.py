@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 
 from nanopace.diagnosis.diagnose import diagnose
-from nanopace.run import Run
 from nanopace.sources.formats.hugging_face.console_lines import bars
-from nanopace.sources.runs import open_runs
 
+from ...reading import read_one
 from ..examples.hugging_face import bar
-
-
-def read(text: str) -> Run:
-    (run,) = open_runs(io.BytesIO(text.encode()))
-    return run
 
 
 def training(*, hidden_s: float, epochs: int = 6, every: int = 100, evaluation_s: float = 30.0) -> str:
@@ -36,7 +28,7 @@ def training(*, hidden_s: float, epochs: int = 6, every: int = 100, evaluation_s
 
 
 def test_the_time_between_rows_is_not_that_of_steps() -> None:
-    run = read(training(hidden_s=240.0))
+    run = read_one(training(hidden_s=240.0))
     assert len(run.rows) == 0
     assert list(run.untimed_rows.iteration) == [100, 200, 300, 400, 500, 600, 700]
     assert set(run.untimed_rows.ms) == {0.0}
@@ -60,7 +52,7 @@ def test_the_time_between_rows_is_not_that_of_steps() -> None:
     ],
 )
 def test_otherwise_it_is(changes: dict[str, float]) -> None:
-    run = read(training(**changes))  # type: ignore[arg-type]
+    run = read_one(training(**changes))  # type: ignore[arg-type]
     assert len(run.rows)
     codes = [each.code for each in run.caveats]
     assert "whole_seconds" in codes
@@ -75,7 +67,7 @@ def test_an_estimate_just_after_a_pause_is_none() -> None:
         text += "\r" + bar(step, 200, at_s, " 2.00it/s")
         if step % 50 == 0:
             text += f"\r{' ' * 50}\r{{'loss': 2.5, 'epoch': {step / 200}}}\n\r" + bar(step, 200, at_s)
-    assert len(read(text).rows)
+    assert len(read_one(text).rows)
 
 
 def test_what_a_bar_estimates() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from typing import Any
 
@@ -11,19 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nanopace.errors import InputError, NotALog
-from nanopace.run import Run
-from nanopace.sources.runs import open_runs
 
+from ...reading import read
 from ..examples.hugging_face import EXAMPLES
 
 
 def entry(step: int, elapsed: str, **more: Any) -> str:
     line = {"current_steps": step, "total_steps": 100, **more}
     return json.dumps({**line, "percentage": float(step), "elapsed_time": elapsed, "remaining_time": "0:00:00"}) + "\n"
-
-
-def read(text: str | bytes) -> list[Run]:
-    return open_runs(io.BytesIO(text.encode() if isinstance(text, str) else text))
 
 
 def test_the_example() -> None:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 
 from nanopace.errors import NotALog
 from nanopace.run import Run
-from nanopace.sources.runs import open_runs
 
+from ...reading import read
 from ..examples.hugging_face import EXAMPLES
 
 STEPS = "10\t2.500000\n20\t2.400000\n30\t2.300000\n"
-
-
-def read(text: str) -> list[Run]:
-    return open_runs(io.BytesIO(text.encode()))
 
 
 def table(rows: str, bar: str = "[30/30 01:30, Epoch 1/1]", columns: str = "Step\tTraining Loss") -> str:

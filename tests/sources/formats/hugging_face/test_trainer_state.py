@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from pathlib import Path
@@ -12,10 +11,10 @@ import pytest
 
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.errors import InputError
-from nanopace.run import Run
 from nanopace.sources.formats.hugging_face import trainer_state
 from nanopace.sources.runs import open_runs
 
+from ...reading import read_one
 from ..examples.hugging_face import EXAMPLES
 
 
@@ -23,17 +22,12 @@ def state(*history: dict[str, Any], **more: Any) -> str:
     return json.dumps({"epoch": 1.0, "log_history": history, "max_steps": 40, **more}, indent=2)
 
 
-def read(text: str | bytes) -> Run:
-    (run,) = open_runs(io.BytesIO(text.encode() if isinstance(text, str) else text))
-    return run
-
-
 def row(step: int, loss: Any = 2.0, **more: Any) -> dict[str, Any]:
     return {"epoch": step / 40, "loss": loss, "step": step, **more}
 
 
 def test_a_run_without_times() -> None:
-    run = read(EXAMPLES["hf_trainer_state"])
+    run = read_one(EXAMPLES["hf_trainer_state"])
     assert len(run.rows) == 0
     assert list(run.untimed_rows.iteration) == list(range(10, 130, 10))
     assert run.untimed_rows.loss[0] == 4.8859
@@ -49,7 +43,7 @@ def test_a_run_without_times() -> None:
 
 @pytest.mark.parametrize("before", ["", " \n", "\ufeff"])
 def test_the_history_alone_is_read_too(before: str) -> None:
-    run = read(before + json.dumps([row(10), row(20, 1.5), {"epoch": 1, "eval_loss": 1.7, "step": 20}]))
+    run = read_one(before + json.dumps([row(10), row(20, 1.5), {"epoch": 1, "eval_loss": 1.7, "step": 20}]))
     assert (list(run.untimed_rows.loss), len(run.evaluations)) == ([2.0, 1.5], 1)
 
 
@@ -57,22 +51,22 @@ def test_where_tokens_are_counted_there_is_a_clock() -> None:
     """It keeps running during evaluations, and restarts in a resumed process."""
     counted = [row(10, train_runtime=5.0), row(20, train_runtime=9.0), {"epoch": 1, "eval_loss": 2.1, "step": 20}]
     counted[-1]["eval_runtime"] = 3.0
-    run = read(state(*counted, row(30, train_runtime=16.0), num_input_tokens_seen=30 * 512, global_step=30))
+    run = read_one(state(*counted, row(30, train_runtime=16.0), num_input_tokens_seen=30 * 512, global_step=30))
     assert list(run.rows.ms) == [500, 400, 400]
     assert (run.rows_cover, run.value("tokens_per_iteration")) == (10, 512)
     assert run.row_contains_evaluation is False
-    resumed = read(state(*counted, row(30, train_runtime=6.0), row(40, train_runtime=10.0)))
+    resumed = read_one(state(*counted, row(30, train_runtime=6.0), row(40, train_runtime=10.0)))
     assert [each.iteration for each in resumed.restarts] == [30]
 
 
 def test_tokens_that_differ_from_step_to_step_are_no_fact() -> None:
-    assert read(state(row(10), num_input_tokens_seen=5121, global_step=10)).value("tokens_per_iteration") is None
+    assert read_one(state(row(10), num_input_tokens_seen=5121, global_step=10)).value("tokens_per_iteration") is None
 
 
 def test_of_several_validation_sets_the_first_one_counts() -> None:
     first, other = {"eval_wiki_loss": 3.0, "eval_wiki_runtime": 2.0}, {"eval_code_loss": 1.0, "eval_code_runtime": 4.0}
     entries = [{"epoch": 1, "step": step, **each} for step in (10, 20) for each in (first, other)]
-    run = read(state(row(10), *entries[:2], row(20), *entries[2:]))
+    run = read_one(state(row(10), *entries[:2], row(20), *entries[2:]))
     assert [(each.iteration, each.val, each.ms) for each in run.evaluations] == [(10, 3.0, 2000), (20, 3.0, 2000)]
     assert [(span.iteration, span.ms) for span in run.spans] == [(10, 4000), (20, 4000)]
 
@@ -86,7 +80,7 @@ def test_what_a_run_took_is_known_of_one_process(
 ) -> None:
     evaluation = {"epoch": 1, "eval_loss": 2.1, "eval_runtime": evaluation_s, "step": 10}
     ends = [{"epoch": 1, "step": 10, "train_runtime": each, "train_steps_per_second": 0.5} for each in runtimes]
-    run = read(state(row(10), evaluation, *ends))
+    run = read_one(state(row(10), evaluation, *ends))
     assert run.wall_ms == wall_ms
     assert run.ending == ("finished" if runtimes else None)
     told = {each.code: dict(each.numbers) for each in run.caveats}
@@ -100,7 +94,7 @@ def ended(step: int, train_loss: float) -> dict[str, Any]:
 
 def test_the_mean_step_counts_the_steps_after_the_last_row() -> None:
     """A row every 10 steps, 29 steps: 90 s of those are 3.1 s each, not 4.5."""
-    run = read(state(row(10, 4.0), row(20, 3.0), ended(29, 3.0), max_steps=40))
+    run = read_one(state(row(10, 4.0), row(20, 3.0), ended(29, 3.0), max_steps=40))
     assert (run.wall_ms, run.ended_at) == (90_000, 29)
     (untimed,) = (each for each in diagnose(run).findings if each.code == "untimed_log")
     assert untimed.numbers["mean_step_s"] == pytest.approx(90 / 29)
@@ -120,13 +114,13 @@ def test_a_resumed_run_has_only_the_time_of_its_last_process(
     losses: tuple[float, ...], train_loss: float, resumed: bool
 ) -> None:
     rows = [row(10 * number, loss) for number, loss in enumerate(losses, 1)]
-    run = read(state(*rows, ended(40, train_loss)))
+    run = read_one(state(*rows, ended(40, train_loss)))
     assert run.wall_ms == (None if resumed else 90_000)
 
 
 @pytest.mark.parametrize("loss", ["NaN", "Infinity", '"1.5"', "1e999"])
 def test_losses_as_json_has_them(loss: str) -> None:
-    run = read('{"log_history": [{"loss": ' + loss + ', "step": 1, "epoch": 1}]}')
+    run = read_one('{"log_history": [{"loss": ' + loss + ', "step": 1, "epoch": 1}]}')
     assert run.untimed_rows.loss[0] == (1.5 if "1.5" in loss else float("inf"))
 
 
@@ -144,7 +138,7 @@ def test_losses_as_json_has_them(loss: str) -> None:
 )
 def test_what_cannot_be_read_is_refused_in_a_line(text: str, said: str) -> None:
     with pytest.raises(InputError) as caught:
-        read(text)
+        read_one(text)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -152,7 +146,7 @@ def test_what_cannot_be_read_is_refused_in_a_line(text: str, said: str) -> None:
 def test_too_large_a_file_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer_state, "MOST_BYTES", 1 << 20)
     with pytest.raises(InputError, match="is read up to 1 MB"):
-        read(state(row(1)) + " " * (1 << 20))
+        read_one(state(row(1)) + " " * (1 << 20))
 
 
 def of_directory(directory: Path, states: dict[str, str]) -> list[int]:

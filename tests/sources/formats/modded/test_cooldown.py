@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 
-from nanopace.run import Run
 from nanopace.sources.formats.modded.cooldown import CooldownCode
-from nanopace.sources.runs import open_runs
+
+from ...reading import read
 
 
 def code(text: str) -> CooldownCode:
@@ -71,10 +69,6 @@ ROWS = "".join(f"step:{step}/1000 train_time:{100 * step}ms step_avg:100.00ms\n"
 def log(source: str) -> str:
     rule = "=" * 100
     return f"import os\n{source}\n{rule}\nRunning pytorch 2.6.0 compiled for CUDA 12.4\n{rule}\n{ROWS}"
-
-
-def read(text: str) -> list[Run]:
-    return open_runs(io.BytesIO(text.encode()))
 
 
 def test_both_are_facts_of_the_run_and_of_no_other() -> None:

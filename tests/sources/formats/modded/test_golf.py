@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.run import Run
-from nanopace.sources.runs import open_runs
+
+from ...reading import read, read_one
 
 HEAD = (
     "model_params:17059912\nworld_size:8 grad_accum_steps:1\n"
     "train_batch_tokens:524288 train_seq_len:1024 iterations:20000 warmup_steps:2\nwarmup_step:1/2\nwarmup_step:2/2\n"
 )
 TIMES = [*range(1, 11), *range(200, 1001, 200)]
-
-
-def read(text: str) -> Run:
-    (run,) = open_runs(io.BytesIO(text.encode()))
-    return run
 
 
 def test_rows_of_some_steps() -> None:
@@ -29,7 +23,7 @@ def test_rows_of_some_steps() -> None:
         "step:1100/20000 val_loss:2.0598 val_bpb:1.2199 train_time:47300ms step_avg:43.00ms\n"
         "stopping_early: wallclock_cap train_time:47300ms step:1100/20000\n"
     )
-    run = read(log)
+    run = read_one(log)
     assert (run.format, run.trainer, run.ending) == ("parameter-golf", "parameter-golf", "finished")
     assert [row.iteration for row in run.rows] == [*TIMES, 1100]
     assert set(run.rows.ms) == {43.0}
@@ -49,7 +43,7 @@ def golf(clock_ms: dict[int, float]) -> Run:
         for step, ms in clock_ms.items()
     )
     step, ms = list(clock_ms.items())[-1]
-    return read(
+    return read_one(
         f"{HEAD}step:0/20000 val_loss:6.9357 val_bpb:4.1077 train_time:0ms step_avg:0.01ms\n{rows}"
         f"step:{step}/20000 val_loss:2.0598 val_bpb:1.2199 train_time:{ms:.0f}ms step_avg:{ms / step:.2f}ms\n"
         f"stopping_early: wallclock_cap train_time:{ms:.0f}ms step:{step}/20000\n"
@@ -63,7 +57,7 @@ def test_a_trial_of_one_step_is_a_run_of_its_own() -> None:
     )
     trials = [row.format(ms) + val.format(ms + 70) for ms in (674, 664)]
     whole = "".join(f"step:{n}/500 train_loss:9.0100 train_time:{700 + 100 * n}ms\n" * 2 for n in range(1, 9))
-    runs = open_runs(io.BytesIO("".join([*trials, whole]).encode()))
+    runs = read("".join([*trials, whole]))
     assert [list(run.rows.iteration) for run in runs] == [[1], [1], list(range(1, 9))]
     assert [run.rows.ms[0] for run in runs] == [744, 734, 800]
     assert [run.facts["max_iters"].value for run in runs] == [1, 1, 500]
@@ -97,7 +91,7 @@ def test_the_time_of_a_rate(stamp: str) -> None:
     lines += [f"{n}/20000 train_loss: 3.1000 train_time: {n / 600:.1f}m tok/s: 7864320" for n in (1, 500, 1000)]
     lines += ["1000/20000 val_loss: 2.9184 val_bpb: 1.1298", "1088/20000 val_loss: 2.8177 val_bpb: 1.0908"]
     lines += ["stopping_early: wallclock_cap train_time: 108800ms step: 1088/20000"]
-    run = read("".join(f"{stamp}{line}\n" for line in lines))
+    run = read_one("".join(f"{stamp}{line}\n" for line in lines))
     assert [row.iteration for row in run.rows] == [1, 500, 1000, 1088]
     assert list(run.rows.ms) == pytest.approx([100.0] * 4)
     assert diagnose(run).wall.total_s == pytest.approx(108.8)
@@ -119,7 +113,7 @@ def test_layers_that_are_repeated_are_no_other_speed(event: str) -> None:
     ]
     rows.insert(25, event)
     rows.insert(40, "layer_loop:phase2 step:7900 frac:0.650")
-    diagnosis = diagnose(read(HEAD + "\n".join(rows) + "\n"))
+    diagnosis = diagnose(read_one(HEAD + "\n".join(rows) + "\n"))
     found = {finding.code: finding.numbers for finding in diagnosis.findings}
     assert found["layers_repeated"] == {"iteration": 5000}
     assert found["level_shift_scheduled"]["iteration"] == 5200
@@ -129,15 +123,15 @@ def test_layers_that_are_repeated_are_no_other_speed(event: str) -> None:
 @pytest.mark.parametrize("cut", ["1000/20000 val_loss: 2.9", "1000/20000 train_loss: 3.1 train_time: 1.7m tok/s: 7864"])
 def test_a_rate_or_a_loss_without_its_end_is_not_read(cut: str) -> None:
     rows = "".join(f"{n}/20000 train_loss: 3.1000 train_time: {n / 600:.1f}m tok/s: 7864320\n" for n in (1, 500))
-    run = read(f"  train_batch_tokens: 786432\n{rows}{cut}")
+    run = read_one(f"  train_batch_tokens: 786432\n{rows}{cut}")
     assert (len(run.rows), len(run.evaluations)) == (2, 0)
 
 
 def test_a_rate_without_tokens_tells_no_time() -> None:
     rows = "".join(f"{n}/20000 train_loss: 3.1000 train_time: 0.8m tok/s: 7864320\n" for n in (500, 1000))
-    run = read(rows)
+    run = read_one(rows)
     assert (len(run.rows), len(run.untimed_rows)) == (0, 2)
-    denied = read("  train_batch_tokens: 1000\n" + rows)  # which do not fit the minutes
+    denied = read_one("  train_batch_tokens: 1000\n" + rows)  # which do not fit the minutes
     assert (len(denied.rows), len(denied.untimed_rows)) == (0, 2)
 
 
@@ -145,7 +139,7 @@ def test_a_rate_without_tokens_tells_no_time() -> None:
     "row", ["step:{n}/500 loss:3.1 t:{t}ms step_avg:100.0ms", "step:{n}/500 [JEPA 5%] train_loss:3.1 train_time:{t}ms"]
 )
 def test_rows_of_forks(row: str) -> None:
-    run = read("".join(row.format(n=n, t=100 * n) + "\n" for n in range(1, 9)))
+    run = read_one("".join(row.format(n=n, t=100 * n) + "\n" for n in range(1, 9)))
     assert len(run.rows) == 8
     assert set(run.rows.ms) == {100.0}
     assert run.rows[0].loss == 3.1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from random import Random
 
@@ -14,10 +13,10 @@ from nanopace import compare, render
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.errors import NotALog
-from nanopace.run import Row, Run
+from nanopace.run import Row
 from nanopace.sources.formats.modded.unsynchronized_clock import UnsynchronizedClock
-from nanopace.sources.runs import open_runs
 
+from ...reading import read, read_one
 from .simulated import CODE, ERAS, OLD_CODE, Era, simulate, val_loss
 
 STEPS = 500
@@ -25,15 +24,6 @@ SCHEDULED = CODE.replace(
     "train_batch_size: int = 2048 * 24 * 8", "train_bs_schedule: tuple = (8 * 2048 * 8, 24 * 2048 * 8)"
 )
 WINDOWED = CODE + "    window_sizes: tuple = (3, 7, 11)\n"
-
-
-def read(text: str) -> list[Run]:
-    return open_runs(io.BytesIO(text.encode()))
-
-
-def only(text: str) -> Run:
-    (run,) = read(text)
-    return run
 
 
 def codes(diagnosis: Diagnosis) -> set[str]:
@@ -51,7 +41,7 @@ def even(ms: float, steps: int = STEPS) -> list[float]:
 def test_each_era_tells_the_same_run(name: str) -> None:
     era, dice = ERAS[name], Random(3)
     truth = simulate(era, [dice.gauss(100, 0.7) for _ in range(STEPS)], compile_ms=24_000 if era.zeroed else 0)
-    run = only(truth.text)
+    run = read_one(truth.text)
     assert (run.format, run.trainer, run.ending) == ("modded-nanogpt", "modded-nanogpt", "finished")
     assert len(run.rows) == (STEPS if era.rows else STEPS // 125)
     assert run.rows[-1].iteration == STEPS
@@ -77,7 +67,7 @@ def test_each_era_tells_the_same_run(name: str) -> None:
 def test_rows_take_what_the_gpu_took(name: str, depth: int) -> None:
     """However far the program runs ahead: no row is slow, and what is said about the wait is true."""
     truth = simulate(ERAS[name], even(100.0), depth=depth)
-    run = only(truth.text)
+    run = read_one(truth.text)
     diagnosis = diagnose(run)
     assert diagnosis.slow_rows == ()
     assert diagnosis.step.median_ms == pytest.approx(100, rel=0.005)
@@ -88,13 +78,13 @@ def test_rows_take_what_the_gpu_took(name: str, depth: int) -> None:
 
 
 def test_a_clock_that_waits_in_every_row_needs_no_word() -> None:
-    run = only(simulate(ERAS["2025"], even(100.0), depth=0).text)
+    run = read_one(simulate(ERAS["2025"], even(100.0), depth=0).text)
     assert run.caveats == ()
 
 
 def test_the_first_steps_are_left_out_of_the_final_time() -> None:
     truth = simulate(ERAS["December 2024"], even(100.0), compile_ms=24_000)
-    run = only(truth.text)
+    run = read_one(truth.text)
     (caveat,) = (each for each in run.caveats if each.code == "clock_set_to_zero")
     assert caveat.numbers["iteration"] == 10
     assert caveat.numbers["left_out_s"] == pytest.approx(truth.left_out_ms / 1000, abs=0.001)
@@ -110,7 +100,7 @@ def test_the_first_steps_are_left_out_of_the_final_time() -> None:
 def test_a_stall_stays_where_it_was() -> None:
     step_ms = even(100.0)
     step_ms[299] = 400.0
-    slow = diagnose(only(simulate(ERAS["2025"], step_ms).text)).slow_rows
+    slow = diagnose(read_one(simulate(ERAS["2025"], step_ms).text)).slow_rows
     assert sum(row.excess_ms for row in slow) == pytest.approx(300, abs=20)
     assert all(300 <= row.iteration <= 302 for row in slow)  # the program notices when it has to wait
 
@@ -119,13 +109,13 @@ def test_rows_after_an_evaluation_are_not_made_like_those_of_a_larger_batch() ->
     """Shortly after the evaluation at iteration 250, steps take twice as long."""
     for change in (254, 258, 268):
         step_ms = [30.0 if step < change else 60.0 for step in range(STEPS)]
-        run = only(simulate(Era(SCHEDULED), step_ms, launch_ms=2.0).text)
+        run = read_one(simulate(Era(SCHEDULED), step_ms, launch_ms=2.0).text)
         assert max(run.rows.ms[: change - 1]) < 36
 
 
 @pytest.mark.parametrize("ms", [25.5, 32.4, 57.7])
 def test_whole_milliseconds_are_no_unevenness(ms: float) -> None:
-    diagnosis = diagnose(only(simulate(ERAS["2025"], even(ms, 1500), launch_ms=2.0).text))
+    diagnosis = diagnose(read_one(simulate(ERAS["2025"], even(ms, 1500), launch_ms=2.0).text))
     assert diagnosis.step.median_ms == pytest.approx(ms, rel=0.005)
     assert diagnosis.slow_rows == ()
     assert "uneven_rows" not in codes(diagnosis)
@@ -137,7 +127,7 @@ def test_evaluations_alone_tell_the_time_of_an_iteration() -> None:
     """Every 125 steps, then every 25: each row is divided by its own interval."""
     era = Era(seconds=True, rows=False, evaluations=[*range(0, 400, 125), *range(400, 500, 25)])
     truth = simulate(era, even(150.0), compile_ms=19_850)
-    run = only(truth.text)
+    run = read_one(truth.text)
     diagnosis = diagnose(run)
     assert [row.iteration for row in run.rows] == [125, 250, 375, 400, 425, 450, 475, 500]
     assert [row.ms for row in run.rows[1:]] == pytest.approx([150.0] * 7, rel=0.04)
@@ -154,7 +144,7 @@ def test_evaluations_alone_tell_the_time_of_an_iteration() -> None:
 
 def test_one_row_of_many_iterations_is_all_there_is() -> None:
     truth = simulate(Era(seconds=True, rows=False), even(150.0, 125))
-    assert diagnose(only(truth.text)).wall.total_s == pytest.approx(truth.final_ms / 1000)
+    assert diagnose(read_one(truth.text)).wall.total_s == pytest.approx(truth.final_ms / 1000)
 
 
 # --- what the code in the log says -----------------------------------------------------------------------------------
@@ -163,7 +153,7 @@ def test_one_row_of_many_iterations_is_all_there_is() -> None:
 @pytest.mark.parametrize("code", [SCHEDULED, WINDOWED])
 def test_a_step_that_is_made_larger_is_no_fault(code: str) -> None:
     truth = simulate(Era(code), [*[30.0] * 500, *[60.0] * 500], launch_ms=2.0)
-    diagnosis = diagnose(only(truth.text))
+    diagnosis = diagnose(read_one(truth.text))
     assert "level_shift_scheduled" in codes(diagnosis)
     assert not codes(diagnosis) & {"memory_spill", "level_shift", "slower_at_the_end", "smaller_micro_batch"}
     assert ("batch_scheduled" in codes(diagnosis)) == (code == SCHEDULED)
@@ -174,15 +164,15 @@ def test_a_step_that_is_made_larger_is_no_fault(code: str) -> None:
 
 def test_a_step_that_becomes_slower_bit_by_bit_is_no_fault_either() -> None:
     truth = simulate(Era(WINDOWED), [100 + 20 * math.sqrt(step / 1500) for step in range(1500)])
-    found = codes(diagnose(only(truth.text)))
+    found = codes(diagnose(read_one(truth.text)))
     assert found & {"slower_as_scheduled", "drift"}
     assert "slower_at_the_end" not in found
     plain = simulate(Era(CODE), [100 + 20 * math.sqrt(step / 1500) for step in range(1500)])
-    assert "slower_as_scheduled" not in codes(diagnose(only(plain.text)))
+    assert "slower_as_scheduled" not in codes(diagnose(read_one(plain.text)))
 
 
 def test_a_memory_that_is_full_is_still_said_without_a_schedule() -> None:
-    found = codes(diagnose(only(simulate(Era(CODE), [*[30.0] * 500, *[60.0] * 500], launch_ms=2.0).text)))
+    found = codes(diagnose(read_one(simulate(Era(CODE), [*[30.0] * 500, *[60.0] * 500], launch_ms=2.0).text)))
     assert "memory_spill" in found
 
 
@@ -210,7 +200,7 @@ def test_trials_that_share_a_head_and_print_evaluations_alone() -> None:
 def test_a_process_that_goes_on_from_a_checkpoint_begins_its_clock_anew() -> None:
     rows = [f"step:{step}/400 train_time:{100 * step}ms step_avg:100.00ms\n" for step in range(1, 301)]
     rows += [f"step:{step}/400 train_time:{100 * (step - 200)}ms step_avg:50.00ms\n" for step in range(201, 401)]
-    run = only("".join(rows))
+    run = read_one("".join(rows))
     assert len(run.rows) == 400
     assert [(each.iteration, each.reached) for each in run.restarts] == [(201, 300)]
     assert max(run.rows.ms) == min(run.rows.ms) == 100
@@ -228,13 +218,13 @@ def test_a_process_that_goes_on_from_a_checkpoint_begins_its_clock_anew() -> Non
 )
 def test_a_line_without_its_end_counts_where_its_time_is_whole(last: str, rows: int) -> None:
     log = "step:1/9 train_time:100ms step_avg:100.00ms\nstep:2/9 train_time:200ms step_avg:100.00ms\n"
-    assert len(only(log + last).rows) == rows
+    assert len(read_one(log + last).rows) == rows
 
 
 def test_an_end_is_told() -> None:
     log = "".join(f"step:{step}/9 train_time:{step}00ms step_avg:100.00ms\n" for step in range(1, 5))
-    assert only(log).ending is None
-    assert only(f"{log}torch.OutOfMemoryError: CUDA out of memory.\n").ending == "out_of_memory"
+    assert read_one(log).ending is None
+    assert read_one(f"{log}torch.OutOfMemoryError: CUDA out of memory.\n").ending == "out_of_memory"
 
 
 def test_the_program_alone_is_no_log() -> None:
@@ -248,7 +238,7 @@ def test_the_program_alone_is_no_log() -> None:
 
 
 def test_two_records_can_be_compared() -> None:
-    a, b = (only(simulate(Era(), even(ms, 1000)).text) for ms in (100.0, 80.0))
+    a, b = (read_one(simulate(Era(), even(ms, 1000)).text) for ms in (100.0, 80.0))
     comparison = compare(a, b)
     said = " ".join(render(comparison, lang="en").split())
     assert "80.0 ms" in said
@@ -293,11 +283,11 @@ def test_rows_do_not_wait_for_ever() -> None:
 def test_a_card_is_known_where_all_are_the_same() -> None:
     text = simulate(Era(), even(100.0, 20)).text
     one = "\n".join(line for line in text.splitlines() if not line.startswith("|") or line.startswith("|   0"))
-    assert {name: only(one + "\n").facts[name].value for name in ("gpu", "gpu_count")} == {
+    assert {name: read_one(one + "\n").facts[name].value for name in ("gpu", "gpu_count")} == {
         "gpu": "NVIDIA H100 80GB HBM3",
         "gpu_count": 1,
     }
-    assert "gpu" not in only(text.replace("|   3  NVIDIA H100 80GB HBM3 ", "|   3  NVIDIA H200           ")).facts
+    assert "gpu" not in read_one(text.replace("|   3  NVIDIA H100 80GB HBM3 ", "|   3  NVIDIA H200           ")).facts
 
 
 def test_each_run_has_its_own_head() -> None:
@@ -316,9 +306,9 @@ def test_each_run_has_its_own_head() -> None:
 def test_the_words_of_the_program_are_no_prose_around_a_log() -> None:
     words = "# This is what the next lines do, and why it has to be done in this way.\n" * 300
     text = simulate(Era(CODE + words), even(100.0, 20)).text
-    assert only(text[text.index("import") :]).quoted is None
+    assert read_one(text[text.index("import") :]).quoted is None
 
 
 def test_a_clock_that_stands_still() -> None:
     rows = "".join(f"step:{step}/40 train_time:0ms step_avg:0.00ms\n" for step in range(1, 41))
-    assert diagnose(only(rows)).wall.total_s == 0
+    assert diagnose(read_one(rows)).wall.total_s == 0

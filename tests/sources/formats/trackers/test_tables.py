@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 
 from nanopace.errors import NotALog
-from nanopace.run import Run
-from nanopace.sources.runs import open_runs
 
+from ...reading import read
 from ..examples.trackers import EXAMPLES
-
-
-def read(text: str | bytes) -> list[Run]:
-    return open_runs(io.BytesIO(text.encode() if isinstance(text, str) else text))
 
 
 def test_lightning() -> None:

@@ -16,9 +16,9 @@ from tensorboard.plugins.scalar.metadata import create_summary_metadata
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from nanopace.errors import InputError, NotALog
-from nanopace.run import Run
 from nanopace.sources.runs import open_runs
 
+from ...reading import read_one
 from ..examples.trackers import EXAMPLES
 
 START = 1.7e9
@@ -45,14 +45,8 @@ def file_of(*events: Event) -> bytes:
     return data.getvalue()
 
 
-def read(data: str | bytes) -> Run:
-    assert isinstance(data, bytes)
-    (run,) = open_runs(io.BytesIO(data))
-    return run
-
-
 def test_the_example() -> None:
-    run = read(EXAMPLES["tensorboard"])
+    run = read_one(EXAMPLES["tensorboard"])
     assert list(run.rows.iteration) == list(range(10, 130, 10))
     assert list(run.rows.ms) == pytest.approx([130.0] * 12)
     assert [(each.iteration, each.ms) for each in run.evaluations] == [(40, 2500), (80, 2500), (120, 2500)]
@@ -69,7 +63,7 @@ def test_both_kinds_of_scalars(write: Any) -> None:
         write("Loss/val", 2.75, 100, 36.5),
         write("Loss/train", 2.0, 200, 66.5),
     ]
-    run = read(file_of(*events))
+    run = read_one(file_of(*events))
     assert list(run.rows.ms) == pytest.approx([305.0, 300.0])
     assert list(run.rows.loss) == [2.5, 2.0]
     assert [(each.iteration, each.val, each.ms) for each in run.evaluations] == [(100, 2.75, pytest.approx(6000))]
@@ -78,7 +72,7 @@ def test_both_kinds_of_scalars(write: Any) -> None:
 def test_an_evaluation_between_two_rows_is_in_the_second() -> None:
     events = [scalar("train_loss", 2.0, step, step / 10) for step in (49, 99)]
     events += [scalar("val_loss", 2.25, 120, 20.0), scalar("train_loss", 2.0, 149, 23.0)]
-    run = read(file_of(*events))
+    run = read_one(file_of(*events))
     assert run.row_contains_evaluation
     assert [(each.row, each.ms) for each in run.evaluations] == [(2, None)]
 
@@ -86,7 +80,7 @@ def test_an_evaluation_between_two_rows_is_in_the_second() -> None:
 def test_a_run_that_goes_back() -> None:
     """The first row of the resumed process has no known start."""
     steps = (10, 20, 30, 20, 30, 40)
-    run = read(file_of(*(scalar("loss", 2.0, step, 10.0 * number) for number, step in enumerate(steps, start=1))))
+    run = read_one(file_of(*(scalar("loss", 2.0, step, 10.0 * number) for number, step in enumerate(steps, start=1))))
     assert list(run.rows.iteration) == [10, 20, 30, 40]
     assert len(run.restarts) == 1
 
@@ -94,7 +88,7 @@ def test_a_run_that_goes_back() -> None:
 def test_a_file_that_was_written_later_than_its_points() -> None:
     """As after an export: nothing shows when training began, and evaluations may all be at the end."""
     rows = [scalar("loss", 2.0, step, 0.5 * step + 0.25 - 1e6) for step in (10, 20, 30, 40)]
-    run = read(file_of(*rows, scalar("val/loss", 2.25, 20, 13.25 - 1e6)))
+    run = read_one(file_of(*rows, scalar("val/loss", 2.25, 20, 13.25 - 1e6)))
     assert list(run.rows.iteration) == [20, 30, 40]
     assert [(each.iteration, each.ms) for each in run.evaluations] == [(20, pytest.approx(3000))]
     assert list(run.rows.ms) == pytest.approx([500, 200, 500])
@@ -127,7 +121,7 @@ def test_what_torch_writes(tmp_path: Path) -> None:
 )
 def test_files_without_a_training(data: bytes, said: str) -> None:
     with pytest.raises(NotALog, match=said):
-        read(data)
+        read_one(data)
 
 
 def test_a_torn_file_is_read_up_to_there() -> None:
@@ -136,7 +130,7 @@ def test_a_torn_file_is_read_up_to_there() -> None:
     steps = []
     for end in range(400, len(whole), 50):
         for data in (whole[:end], whole[:end] + b"\xff" + whole[end + 1 :]):
-            run = read(data)
+            run = read_one(data)
             assert list(run.rows.iteration) == list(range(10, 10 * len(run.rows) + 1, 10))
             steps.append(len(run.rows))
     assert steps[0] < 4
@@ -148,8 +142,8 @@ def test_an_event_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     data.seek(0, io.SEEK_END)
     RecordWriter(data).write(b"\xff\xff\xff\xff")
     with pytest.raises(InputError, match="TensorBoard's reader cannot read it") as caught:
-        read(data.getvalue())
+        read_one(data.getvalue())
     assert "\n" not in str(caught.value)
     monkeypatch.setitem(sys.modules, "tensorboard.backend.event_processing.event_file_loader", None)
     with pytest.raises(InputError, match=r"pip install 'nanopace\[tensorboard\]'"):
-        read(EXAMPLES["tensorboard"])
+        read_one(EXAMPLES["tensorboard"])

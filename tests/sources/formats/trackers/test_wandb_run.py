@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import struct
@@ -18,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nanopace.errors import InputError, NotALog
-from nanopace.run import Run
 from nanopace.sources.formats.trackers.wandb_run import records
 from nanopace.sources.runs import open_runs
 
+from ...reading import read_one
 from ..examples.trackers import EXAMPLES
 
 HEAD = struct.pack("<4sHB", b":W&B", 0xBEE1, 0)
@@ -59,12 +58,6 @@ def history(*logged: dict[str, Any], config: dict[str, Any] | None = None) -> by
     return framed(payloads)
 
 
-def read(data: str | bytes) -> Run:
-    assert isinstance(data, bytes)
-    (run,) = open_runs(io.BytesIO(data))
-    return run
-
-
 @given(st.lists(st.binary(max_size=70_000), max_size=6), st.integers(1, 100_000))
 def test_records_of_any_length_in_chunks_of_any_length(payloads: list[bytes], chunk: int) -> None:
     data = framed(payloads)
@@ -90,7 +83,7 @@ def test_a_runtime_that_is_that_of_the_next_record(late: bool) -> None:
     ran = [sum(took[: step + 1]) for step in range(41)]
     stamps = [1.7e9 + at + 600 * (step >= 30) for step, at in enumerate(ran)]
     runtimes = [*ran[1:], ran[-1] + 0.5] if late else ran
-    run = read(
+    run = read_one(
         history(
             *(
                 {"loss": 3.0, "iter": step, "_runtime": at, "_timestamp": stamp}
@@ -104,7 +97,7 @@ def test_a_runtime_that_is_that_of_the_next_record(late: bool) -> None:
 
 def test_the_example() -> None:
     """Its config is nanoGPT's, which defines a step's tokens."""
-    run = read(EXAMPLES["wandb"])
+    run = read_one(EXAMPLES["wandb"])
     assert list(run.rows.iteration) == list(range(0, 130, 10))
     assert list(run.rows.ms[1:]) == pytest.approx([130.0] * 12)
     assert run.value("tokens_per_iteration") == 12 * 64 * 4
@@ -114,7 +107,7 @@ def test_the_example() -> None:
 def test_evaluations_that_are_logged_with_their_row_or_after_it() -> None:
     """nanoGPT logs both losses together after evaluating: each of its rows contains an evaluation."""
     nanogpt = [{"iter": 100 * n, "train/loss": 3.0, "val/loss": 3.1, "_runtime": 9.0 * n + 1} for n in range(6)]
-    run = read(history(*nanogpt))
+    run = read_one(history(*nanogpt))
     assert run.row_contains_evaluation
     assert [each.row for each in run.evaluations[1:]] == [1, 2, 3, 4, 5]
     assert run.value("tokens_per_iteration") is None
@@ -122,7 +115,7 @@ def test_evaluations_that_are_logged_with_their_row_or_after_it() -> None:
     for n in range(1, 5):
         later.append({"global_step": 10 * n, "loss": 3.0, "_runtime": 12.0 * n - 1.5})
         later.append({"val_loss": 3.1, "_runtime": 12.0 * n + 0.5})
-    run = read(history(*later, config={"max_steps": 40, "batch_size": 8}))
+    run = read_one(history(*later, config={"max_steps": 40, "batch_size": 8}))
     assert [(each.iteration, each.ms) for each in run.evaluations] == [(10 * n, 2000) for n in range(1, 5)]
     assert list(run.rows.ms) == pytest.approx([1050.0, 1000.0, 1000.0, 1000.0])
     assert (run.value("max_iters"), run.value("batch_size")) == (40, None)
@@ -157,10 +150,10 @@ def test_a_run_that_wandb_wrote(tmp_path: Path) -> None:
 )
 def test_files_without_a_training(data: bytes, said: str) -> None:
     with pytest.raises(NotALog, match=said):
-        read(data)
+        read_one(data)
 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb.proto.wandb_internal_pb2", None)
     with pytest.raises(InputError, match=r"pip install 'nanopace\[wandb\]'"):
-        read(EXAMPLES["wandb"])
+        read_one(EXAMPLES["wandb"])

@@ -18,8 +18,7 @@ from nanopace.medians import upper_median
 from nanopace.run import Row
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.frameworks.joined import JoiningReader
-from nanopace.sources.formats.frameworks.rates import TokensOfStep
-from nanopace.sources.printed_numbers import nan_as_inf, to_int
+from nanopace.sources.printed_numbers import RateBounds, half_unit, nan_as_inf, to_int
 
 H100_TFLOPS = 989.5
 _NEAR = 0.02  # deviation from a peak that rounded figures allow
@@ -49,7 +48,7 @@ class _Process:
 
     last: int | None = None  # step
     flops: float | None = None  # per token
-    tokens: TokensOfStep = field(default_factory=TokensOfStep)
+    tokens: RateBounds = field(default_factory=RateBounds)
     per_mfu: list[float] = field(default_factory=list)  # tokens per second at an mfu of 1
     summary: dict[str, float] = field(default_factory=dict)
 
@@ -79,7 +78,7 @@ class AutoresearchReader(JoiningReader):
         if ms <= 0:
             return
         mfu, rate = float(found["mfu"]) / 100 if found["mfu"] else None, float(found["rate"].replace(",", ""))
-        process.tokens.add(rate, ms, half_ms=0.5 / 10 ** len(found["ms"].partition(".")[2]))
+        process.tokens.add(rate, ms, half_unit(found["ms"]))
         if mfu is not None and mfu >= 0.01:
             process.per_mfu.append(rate / mfu)
         self._builder.row(Row(step, ms, nan_as_inf(float(found["loss"])), mfu))
@@ -122,8 +121,7 @@ class AutoresearchReader(JoiningReader):
         bits = process.summary.pop("val_bpb", None)
         if bits is not None and process.last is not None:
             builder.evaluation(process.last + 1, None, bits, metric="bpb")
-        if (tokens := process.tokens.tokens) is not None:
-            builder.fact("tokens_per_iteration", tokens, "inferred", "printed_rate")
+        process.tokens.tell(builder)
         if process.flops and len(process.per_mfu) >= _FEWEST:
             peak = process.flops * upper_median(process.per_mfu) / 1e12
             usual = abs(peak / H100_TFLOPS - 1) < _NEAR

@@ -7,13 +7,12 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.processes.died import ENDING, ENDINGS
+from nanopace.sources.processes.died import ending_of
 from nanopace.sources.time_stamps import Stamps
 
 _LONGEST = 3000  # characters of a row, or of a line that may contain one
 _MOST_PIECES = 6  # of a row that a terminal has wrapped
 
-_ENDED = re.compile(ENDING)
 # Part of a dataset, as HTTP libraries log it.
 _FETCH = re.compile(r"\bGET (?:https?://[^\s/]{1,100})?/datasets/\S{1,500}/resolve/", re.ASCII)
 _STAMP = re.compile(r"(?<!\d)(?:20)?\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?", re.ASCII)
@@ -69,8 +68,8 @@ class JoiningReader(ABC):
                 return True
             if self._pieces >= _MOST_PIECES or len(self._open) > _LONGEST or not self.continues.search(line):
                 self._drop_open()
-        if ended := _ENDED.search(line):
-            self._builder.ending(ENDINGS[ended.lastgroup or ""])
+        if (ending := ending_of(line)) is not None:
+            self._builder.ending(ending)
             return True
         if "/datasets/" in line and _FETCH.search(line):
             self.read_fetch()

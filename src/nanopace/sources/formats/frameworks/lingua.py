@@ -11,7 +11,6 @@ What the log does not say about its figures:
 
 from __future__ import annotations
 
-import json
 import re
 
 from nanopace.medians import upper_median
@@ -20,6 +19,7 @@ from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.frameworks.joined import JoiningReader
 from nanopace.sources.formats.frameworks.rates import PerGpuRate
 from nanopace.sources.printed_numbers import nan_as_inf, to_int
+from nanopace.sources.scalars import json_object
 
 _REAL = r"-?(?:\d{1,15}(?:\.\d{0,12})?(?:e[+-]?\d{1,3})?|nan|inf)"
 _ROW = re.compile(
@@ -119,7 +119,7 @@ class LinguaMetricsReader:
     def feed(self, line: str) -> bool:
         if line == self._last:
             return True
-        row, self._last = _object(line), line
+        row, self._last = json_object(line[max(0, line.find("{")) :]), line
         step, loss = _number(row, "global_step"), next((each for name in _LOSSES if (each := _number(row, name))), None)
         alone_s = _number(row, "speed/curr_iter_time")
         if step is None or alone_s is None or not step.is_integer() or not 0 <= step < 1e12:
@@ -163,16 +163,6 @@ class LinguaMetricsReader:
 
     def finish(self) -> None:
         self._end_process()
-
-
-def _object(line: str) -> dict[str, object]:
-    """The JSON object in a line; empty if there is none."""
-    start = line.find("{")
-    try:
-        row = json.loads(line[start:]) if start >= 0 else None
-    except (ValueError, RecursionError):
-        return {}
-    return row if isinstance(row, dict) else {}
 
 
 def _number(row: dict[str, object], name: str) -> float | None:

@@ -18,7 +18,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from nanopace.medians import upper_median
-from nanopace.run import Row
+from nanopace.run import Metric, Row
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.frameworks.joined import JoiningReader
 from nanopace.sources.printed_numbers import nan_as_inf
@@ -164,7 +164,8 @@ class MegatronReader(JoiningReader):
         if found := _VALIDATION.search(line):
             self._validation(found)
         elif _BENCHMARK.search(line):
-            self._benchmark()
+            if process.last is not None:  # its results are not comparable with a loss, but it took time
+                self._evaluation(process.last[0], None, "core")
         elif found := _SAVED.search(line):
             self._save()
             process.save = int(found[1])
@@ -197,17 +198,12 @@ class MegatronReader(JoiningReader):
         step = found["step"] or (process.last and process.last[0])
         if "test" in found["of"] or step is None:
             return
-        self._save()
-        self._builder.evaluation(int(step), None, nan_as_inf(float(found["loss"])), ms=self._ms(process.evaluation_ms))
-        process.evaluation_ms = None
+        self._evaluation(int(step), nan_as_inf(float(found["loss"])), "loss")
 
-    def _benchmark(self) -> None:
-        """Its results are not comparable with a loss, but it took time."""
-        process = self._process
-        if process.last is not None:
-            self._save()
-            self._builder.evaluation(process.last[0], None, None, metric="core", ms=self._ms(process.evaluation_ms))
-            process.evaluation_ms = None
+    def _evaluation(self, step: int, val: float | None, metric: Metric) -> None:
+        self._save()
+        self._builder.evaluation(step, None, val, metric=metric, ms=self._ms(self._process.evaluation_ms))
+        self._process.evaluation_ms = None
 
     def _save(self, ms: float | None = None) -> None:
         """Add the last checkpoint, with its time if that was printed."""

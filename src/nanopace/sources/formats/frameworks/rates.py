@@ -6,17 +6,8 @@ from array import array
 
 from nanopace.medians import upper_median
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.printed_numbers import RateBounds
 
 _MOST = 1e15  # more than a GPU of any year reaches
-
-
-class TokensOfStep(RateBounds):
-    """Estimates the tokens of a step from printed rates and times."""
-
-    def add(self, rate: float, ms: float, half_ms: float) -> None:
-        """`half_ms`: the possible error of the time. The rate may be rounded down."""
-        self.narrow((rate - 0.5) * (ms - half_ms) / 1000, (rate + 1) * (ms + half_ms) / 1000)
 
 
 class PerGpuRate:

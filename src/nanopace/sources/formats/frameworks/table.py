@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nanopace.record import replace
 from nanopace.sources.log_format import LogFormat
 
 _HERE = "nanopace.sources.formats.frameworks"
@@ -25,8 +26,6 @@ TORCHTITAN = LogFormat(
 _MEGATRON_ROW = (
     r"\biteration\s{1,12}\d{1,12}\s?/\s{0,12}\d{1,12}\s?\|.{0,300}?elapsed time per iteration \((?:ms|s)\): "
 )
-_MEGATRON_ANCHORS = (r"\biteration\s{1,12}\d{1,12}\s?/\s{0,12}\d", "using world size: ")
-_MEGATRON_START = r"\biteration\s{1,12}(\d{1,12})\s?/\s{0,12}\d{1,12}\s?\|"
 
 MEGATRON = LogFormat(
     name="megatron",
@@ -35,29 +34,23 @@ MEGATRON = LogFormat(
     row=rf"\b\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{{1,6}})?\]\s{{1,4}}{_MEGATRON_ROW}",
     words=("iteration",),
     row_words=("elapsed time per iteration",),
-    anchors=_MEGATRON_ANCHORS,
-    row_start=_MEGATRON_START,
+    anchors=(r"\biteration\s{1,12}\d{1,12}\s?/\s{0,12}\d", "using world size: "),
+    row_start=r"\biteration\s{1,12}(\d{1,12})\s?/\s{0,12}\d{1,12}\s?\|",
     row_contains_evaluation=False,
     row_time="mean",
     compiles=False,
 )
 
-MEGATRON_2021 = LogFormat(
+MEGATRON_2021 = replace(
+    MEGATRON,
     name="megatron-2021",  # its clock runs on during evaluations and checkpoints: Megatron-LM until 2023, and forks
-    trainer="Megatron",
-    reader=f"{_HERE}.megatron:MegatronReader",
     row=_MEGATRON_ROW,
     header=r"\busing world size: \d{1,7}, data-parallel",
     words=("iteration", "using world size: "),
-    row_words=("elapsed time per iteration",),
-    anchors=_MEGATRON_ANCHORS,
-    row_start=_MEGATRON_START,
-    row_time="mean",
-    compiles=False,
+    row_contains_evaluation=True,
 )
 
 _LITGPT_ROW = r"\biter {1,9}\d{1,12}(?: \|)? step {1,9}\d{1,12}"
-_LITGPT_START = r"\biter {1,9}(\d{1,12})(?: \|)? step {1,9}\d{1,12}(?::| \|) loss"
 
 LITGPT = LogFormat(
     name="litgpt",
@@ -67,18 +60,17 @@ LITGPT = LogFormat(
     header=r"^Time to instantiate model: \d|\bTrainArgs\(save_interval=",
     words=("iter time", "Time to instantiate model: ", "TrainArgs("),
     row_words=("iter time",),
-    row_start=_LITGPT_START,
+    row_start=r"\biter {1,9}(\d{1,12})(?: \|)? step {1,9}\d{1,12}(?::| \|) loss",
     row_contains_evaluation=False,
 )
 
-LIT_GPT = LogFormat(
+LIT_GPT = replace(
+    LITGPT,
     name="lit-gpt",  # from 2023; its loss is that of a micro-batch
-    trainer="litgpt",
-    reader=f"{_HERE}.litgpt:LitgptReader",
     row=rf"{_LITGPT_ROW}: loss {_LOSS},.{{0,60}}? iter time: ",
+    header="",
     words=("iter time",),
-    row_start=_LITGPT_START,
-    row_contains_evaluation=False,
+    row_words=(),
     row_loss="micro-batch",
 )
 

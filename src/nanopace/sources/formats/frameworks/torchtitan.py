@@ -22,8 +22,8 @@ from nanopace.run import Row
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.frameworks import torchtitan_lines as lines
 from nanopace.sources.formats.frameworks.joined import JoiningReader
-from nanopace.sources.formats.frameworks.rates import PerGpuRate, TokensOfStep
-from nanopace.sources.printed_numbers import nan_as_inf, to_int
+from nanopace.sources.formats.frameworks.rates import PerGpuRate
+from nanopace.sources.printed_numbers import RateBounds, nan_as_inf, to_int
 from nanopace.sources.processes.died import RANK
 
 _MOST_WAITING = 64  # rows without a loss or a time, before it is clear that there is none
@@ -50,7 +50,7 @@ class _Process:
     since_step: int | None = None
     saved_ms: float = 0.0  # of checkpoints since then
     last: str = ""  # last row
-    estimate: TokensOfStep = field(default_factory=TokensOfStep)  # for one GPU
+    estimate: RateBounds = field(default_factory=RateBounds)  # for one GPU
     rate: PerGpuRate = field(default_factory=PerGpuRate)
     loss_rank: int | None = None
     has_loss: bool = False

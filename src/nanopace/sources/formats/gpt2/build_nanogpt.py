@@ -12,6 +12,7 @@ What the log does not say about its figures:
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from nanopace.run import Row
@@ -45,7 +46,6 @@ class BuildNanogptReader:
         self._tokens_printed = False
         self._one_process = False  # it says that it does not run under torchrun
         self._head: Head | None = None
-        self._stamps: Stamps | None = None
         self._line = 0  # number of the current line
         self._rows_seen = False
         self._sampling = False  # the following lines are generated text
@@ -135,7 +135,7 @@ class BuildNanogptReader:
         behind = doubtful is not None and doubtful.step < row.step <= doubtful.step + 2 * self._spacing
         if doubtful is not None and behind and not self._continues(row.step):
             self._add(doubtful, None)
-        self._add(row, self._at_s(line[: row.start]))
+        self._add(row, self._stamps.read(line[: row.start]) if row.start else None)
 
     def _add(self, row: Printed, at_s: float | None) -> None:
         self._sampling = False
@@ -186,15 +186,11 @@ class BuildNanogptReader:
     def _say_what_dt_holds(self) -> None:
         self._builder.caveat("evaluation_with_samples", trainer="build-nanogpt")
 
-    def _at_s(self, prefix: str) -> float | None:
-        """The time stamp before a row, if there is one."""
-        if not prefix:
-            return None
-        if self._stamps is None:
-            from nanopace.sources.time_stamps import Stamps
+    @cached_property
+    def _stamps(self) -> Stamps:
+        from nanopace.sources.time_stamps import Stamps  # which few logs need
 
-            self._stamps = Stamps()
-        return self._stamps.read(prefix)
+        return Stamps()
 
     # --- its process -------------------------------------------------------------------------------------------------
 
@@ -249,8 +245,8 @@ class BuildNanogptReader:
 
     def _end_process(self) -> None:
         """Add the facts that only all rows together reveal."""
-        if not self._tokens_printed and (tokens := self._rate.plausible) is not None:
-            self._builder.fact("tokens_per_iteration", tokens, "inferred", "printed_rate")
+        if not self._tokens_printed:
+            self._rate.tell(self._builder)
         if self._ranks > 1:
             self._builder.fact("gpu_count", self._ranks)
         elif self._tokens_printed and self._groups_printed > 1:  # one rank prints the tokens, all print the groups

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 
 from nanopace.run import Ending
-from nanopace.sources.processes.died import ENDING, ENDINGS
+from nanopace.sources.processes import died
 
-_ENDED = re.compile(ENDING)
 _NOTES = re.compile(r"\s{0,8}(?:[#*>|-]|\d{1,2}\.\s)|[^`]{0,200}`")
 
 
 def ending_of(line: str) -> Ending | None:
-    found = _ENDED.search(line)
-    return None if found is None or _NOTES.match(line) else ENDINGS[found.lastgroup or ""]
+    ending = died.ending_of(line)
+    return None if ending is None or _NOTES.match(line) else ending

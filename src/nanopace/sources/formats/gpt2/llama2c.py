@@ -12,11 +12,9 @@ from __future__ import annotations
 import re
 
 from nanopace.hardware.flops import flops_per_token
-from nanopace.run import Row
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.nanogpt import NanogptReader
-from nanopace.sources.formats.nanogpt_lines import Line
-from nanopace.sources.printed_numbers import nan_as_inf, to_int
+from nanopace.sources.printed_numbers import to_int
 from nanopace.sources.rates import printed_rate
 
 _ROW = re.compile(
@@ -76,17 +74,12 @@ class Llama2cReader(NanogptReader):
     def _take_row(self, found: re.Match[str], line: str) -> None:
         self._release()
         self._close_config()
-        iteration, loss, ms, percent = found.groups()
-        mfu = float(percent) / 100 if percent else None
-        if mfu is not None and not mfu >= 0:
-            mfu = None  # -100% until five iterations are done
+        iteration, loss, ms, percent = found.groups(default="")
         if not float(ms) > 0:  # the clock did not advance
             return
         if self._groups:
             self._give_model()
-        restarted = bool(percent) and mfu is None and self._measured and int(iteration) > 0
-        at_s = self._at_s(Line("row", (), found.end(), True, found.start()), line)
-        self._add(Row(int(iteration), float(ms), nan_as_inf(float(loss)), mfu, at_s=at_s), restarted)
+        self._row((iteration, loss, ms, percent, "", "", ""), self._at_s(found.start(), line))
         self._builder.rate(int(iteration), printed_rate(found[0]))
 
     def _batch(self, steps: int, processes: int, batch: int, context: int) -> None:

@@ -233,8 +233,8 @@ class LlmcReader:
             self._builder.fact("parameters", count - positions * width)
 
     def _end_process(self) -> None:
-        if not self._tokens_printed and (tokens := self._rate.plausible) is not None:
-            self._builder.fact("tokens_per_iteration", tokens, "inferred", "printed_rate")
+        if not self._tokens_printed:
+            self._rate.tell(self._builder)
         if self._has_groups and self._devices < 2:
             self._builder.caveat("gpus_unknown")
 

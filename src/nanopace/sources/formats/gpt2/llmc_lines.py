@@ -119,10 +119,6 @@ def _precision(text: str) -> str | None:
     return {"BF16": "bfloat16", "FP16": "float16", "FP32": "float32", "TF32": "float32"}.get(text.upper())
 
 
-def _name(text: str) -> str:
-    return text
-
-
 # Rows of its table that can be used as facts. Of the two contexts, the first is that of the training.
 FACTS: dict[str, tuple[str, Callable[[str], FactValue | None]]] = {
     "micro batch size B": ("batch_size", whole),
@@ -130,7 +126,7 @@ FACTS: dict[str, tuple[str, Callable[[str], FactValue | None]]] = {
     "learning rate (LR)": ("learning_rate", _positive),
     "warmup iterations": ("warmup_iters", whole),
     "val_loss_every": ("eval_interval", whole),
-    "device": ("gpu", _name),
+    "device": ("gpu", str),
     "peak TFlops": ("printed_peak_tflops", _positive),
     "precision": ("dtype", _precision),
     "vocab_size V": ("vocab_size", whole),

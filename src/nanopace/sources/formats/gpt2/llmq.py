@@ -37,6 +37,7 @@ _MEMORY = re.compile(r"^  Memory: \d{1,9} MiB / (\d{1,9}) MiB", re.ASCII)
 _FLOP = re.compile(r"^  (Blocks|LM-Head|Attention):\s{1,8}(\d{1,9}\.\d) ([GM])FLOP", re.ASCII)
 DONE = re.compile(r"^Done\. validation loss ")
 
+_UNIT_MS = {"ms": 1.0, "s": 1000.0}
 _PARTS = {"Blocks": "blocks", "LM-Head": "lm_head", "Attention": "attention"}
 
 
@@ -61,7 +62,7 @@ class LlmqReader:
         elif found := SAVING.match(line):
             self._saving = found[1]
         elif found := _SAVED.match(line):
-            self._saved(float(found[1]) * (1.0 if found[2] == "ms" else 1000.0))
+            self._saved(float(found[1]) * _UNIT_MS[found[2]])
         elif DONE.match(line):
             self._builder.ending("finished")
         elif (ending := ending_of(line)) is not None:
@@ -81,8 +82,7 @@ class LlmqReader:
 
     def _row(self, step: str, time: str, unit: str, loss: str, tps: str | None, thousands: str | None) -> None:
         self._rows_seen, self._in_options = True, False
-        per_ms = 1.0 if unit == "ms" else 1000.0
-        ms = float(time) * per_ms
+        ms = float(time) * _UNIT_MS[unit]
         if not ms > 0:
             return
         self._next, self._steps = int(step) + 1, self._steps + 1
@@ -102,7 +102,7 @@ class LlmqReader:
             int(step),
             nan_as_inf(float(train)) if steps else None,
             nan_as_inf(float(val)),
-            ms=float(time) * (1.0 if unit == "ms" else 1000.0),
+            ms=float(time) * _UNIT_MS[unit],
             train_steps=steps or None,
         )
 
@@ -137,5 +137,5 @@ class LlmqReader:
         self._builder.begin_process()
 
     def _end_process(self) -> None:
-        if not self._settings.knows_tokens and (tokens := self._rate.plausible) is not None:
-            self._builder.fact("tokens_per_iteration", tokens, "inferred", "printed_rate")
+        if not self._settings.knows_tokens:
+            self._rate.tell(self._builder)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from nanopace.sources.formats.nanochat_lines import PrintedRate
+from nanopace.sources.printed_numbers import RateBounds, half_unit
 
 _FEWEST = 256  # tokens: forks that divide by milliseconds print a thousandth of their rate
 _UNIT = 8  # a micro-batch is a round number of tokens
 
 
-class StepTokens(PrintedRate):
+class StepTokens(RateBounds):
     """Takes both as printed, with any number of decimals."""
 
     def read(self, ms: str, rate: str, *, thousands: float = 1.0, per_ms: float = 1.0) -> None:
         """`thousands`: what a unit such as k stands for; `per_ms`: milliseconds per printed unit of time."""
         rate = rate.replace(",", "")
-        self.bound(float(ms) * per_ms, _half(ms) * per_ms, float(rate) * thousands, 2 * _half(rate) * thousands)
+        self.bound(float(ms) * per_ms, half_unit(ms) * per_ms, float(rate) * thousands, 2 * half_unit(rate) * thousands)
 
     def bound(self, ms: float, ms_error: float, rate: float, rate_error: float) -> None:
         """Add a row. Both figures may be off by their error, in either direction."""
@@ -22,9 +22,9 @@ class StepTokens(PrintedRate):
         self.narrow(low, (rate + rate_error) * (ms + ms_error) / 1000)
 
     @property
-    def plausible(self) -> int | None:
-        """The tokens, or None if no trainer would use that number."""
-        tokens = self.tokens
+    def tokens(self) -> int | None:
+        """None also if no trainer would use that number."""
+        tokens = super().tokens
         return tokens if tokens is not None and tokens >= _FEWEST and tokens % _UNIT == 0 else None
 
 
@@ -48,9 +48,4 @@ class SmoothedStepTokens(StepTokens):
         if before is not None and before[0] == iteration - 1:
             own = (average - self._PAST * before[1]) / (1 - self._PAST)
             # Both are rounded to whole tokens, and computed in 32 bits.
-            self.bound(float(ms), _half(ms), own, 1 / (1 - self._PAST) + 1e-5 * own)
-
-
-def _half(printed: str) -> float:
-    """Half a unit of the last digit."""
-    return 0.5 * 0.1 ** len(printed.partition(".")[2])
+            self.bound(float(ms), half_unit(ms), own, 1 / (1 - self._PAST) + 1e-5 * own)

@@ -25,7 +25,10 @@ _DESCRIBED = re.compile(r"[\w)]\s{0,3}:$")  # before a bar: not "[rank0]:"
 _OF_TRAINING = re.compile(r"(?i:train(?:ing)?)\s{0,3}:$")
 _TOTAL = re.compile(r"Total optimization steps = (\d[\d,]{0,14})$")
 _STEPS = re.compile(r"(\d{1,12})/(\d{1,12})")
-_ELAPSED = re.compile(r"(?:(\d{1,6})d )?(?:(\d{1,6})h )?(?:(\d{1,6})m )?(\d{1,6})s|(?:(\d{1,6}):)?(\d{1,6}):(\d\d)")
+_ELAPSED = re.compile(
+    r"(?:(\d{1,6})d )?(?:(\d{1,6})h )?(?:(\d{1,6})m )?(\d{1,6})s"
+    r"|(?:(\d{1,6}) days?, )?(?:(\d{1,6}):)?(\d{1,6}):(\d\d)"
+)
 
 
 class Bar(NamedTuple):
@@ -108,9 +111,10 @@ def step_of(entry: dict[str, object]) -> tuple[int | None, int | None]:
 
 
 def seconds(elapsed: object) -> float | None:
-    """Seconds from a time as tqdm and ms-swift write it."""
+    """Seconds from a time as tqdm, LLaMA-Factory and ms-swift write it."""
     found = _ELAPSED.fullmatch(elapsed) if isinstance(elapsed, str) else None
     if found is None:
         return None
-    days, hours, minutes, rest, clock_hours, clock_minutes, clock_seconds = (int(part or 0) for part in found.groups())
-    return 86_400.0 * days + 3600 * (hours + clock_hours) + 60 * (minutes + clock_minutes) + rest + clock_seconds
+    parts = [int(part or 0) for part in found.groups()]
+    days, hours, minutes, rest = (spelled + clock for spelled, clock in zip(parts[:4], parts[4:], strict=True))
+    return 86_400.0 * days + 3600 * hours + 60 * minutes + rest

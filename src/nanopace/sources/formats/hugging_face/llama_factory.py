@@ -9,18 +9,15 @@ lines, too, but with neither a loss nor an epoch.
 
 from __future__ import annotations
 
-import json
-import re
-
 from nanopace.errors import NotALog
 from nanopace.sources.build import RunBuilder
+from nanopace.sources.formats.hugging_face.console_lines import seconds
 from nanopace.sources.formats.hugging_face.entries import CountedTokens
 from nanopace.sources.running_clock import RunningClock
-from nanopace.sources.scalars import to_count, to_number
+from nanopace.sources.scalars import json_object, to_count, to_number
 
 _OF_TRAINING = ("loss", "lr", "learning_rate", "epoch")  # one of them is in every line but a prediction's
 _TOGETHER_S = 2.0  # processes that start together read clocks that differ by no more
-_ELAPSED = re.compile(r"(?:(\d{1,6}) days?, )?(\d{1,6}):(\d\d):(\d\d)")
 
 
 class LlamaFactoryReader:
@@ -36,13 +33,8 @@ class LlamaFactoryReader:
     def feed(self, line: str) -> bool:
         if '"current_steps"' not in line:
             return False
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
-            return False
-        if not isinstance(entry, dict):
-            return False
-        step, elapsed_s = to_count(entry.get("current_steps")), _seconds(entry.get("elapsed_time"))
+        entry = json_object(line)
+        step, elapsed_s = to_count(entry.get("current_steps")), seconds(entry.get("elapsed_time"))
         if step is None or elapsed_s is None:
             return False
         if not any(key in entry for key in _OF_TRAINING):
@@ -88,11 +80,3 @@ class LlamaFactoryReader:
         if self._has_loss and entry.get("loss") is None and val is None:
             self._clock.flush()
             self._builder.ending("finished", step)  # written when training has ended, even before its last step
-
-
-def _seconds(elapsed: object) -> float | None:
-    found = _ELAPSED.fullmatch(elapsed) if isinstance(elapsed, str) else None
-    if found is None:
-        return None
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
-    return 86_400.0 * days + 3600 * hours + 60 * minutes + seconds

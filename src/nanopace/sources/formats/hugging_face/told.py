@@ -18,7 +18,7 @@ class Told:
         self._builder = builder
         self._clock = RunningClock(builder, resolution_s=1.0)
         self._has_rows = False  # in this process
-        self._any = False  # there is a row in any process
+        self.nothing = True  # no process has a row
         self._early: deque[tuple[int, float | None, float | None]] = deque()
         self.evaluation_ms = 0.0
 
@@ -31,13 +31,9 @@ class Told:
         self._evaluate_early(MOST_STEPS)
         self._clock.flush()
 
-    @property
-    def nothing(self) -> bool:
-        return not self._any
-
     def row(self, step: int, at_s: float | None, loss: float | None, *, has_fractions: bool = False) -> None:
         self._evaluate_early(step)
-        self._has_rows = self._any = True
+        self._has_rows, self.nothing = True, False
         if at_s is None:
             self._builder.untimed_row(step, loss)
             return

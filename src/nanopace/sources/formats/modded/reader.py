@@ -20,13 +20,12 @@ from nanopace.sources.formats.modded.lines import LAYERS_REPEATED, STOPPED, STOP
 from nanopace.sources.formats.modded.source_code import SourceCode
 from nanopace.sources.formats.modded.unsynchronized_clock import UnsynchronizedClock
 from nanopace.sources.head.card_lines import card_of
-from nanopace.sources.processes.died import ENDING, ENDINGS
+from nanopace.sources.processes.died import ending_of
 
 _RUNNING = re.compile(
     r"^Running (?:Python|[Pp]y[Tt]orch) \d\S{0,60}(?:.{0,60}? on (\S.{0,60}?)\s{1,40}with world_size (\d{1,5})$)?"
 )
 _TABLE_ROW = re.compile(r"^\|\s{1,6}\d{1,3}\s{1,4}\S")
-_ENDED = re.compile(ENDING)
 _RULE = "=" * 40
 _LIST_ITEM = r"(?:^|(?<=\s))"
 _GOLF = tuple(
@@ -157,10 +156,10 @@ class ModdedReader:
                 self._layers_repeated = True
                 self._builder.caveat("layers_repeated", iteration=int(repeated[1]))
             return True
-        if (ended := _ENDED.search(line)) is not None:
+        if (ending := ending_of(line)) is not None:
             self._clock.finish()
-            self._builder.ending(ENDINGS[ended.lastgroup or ""])
-        return ended is not None
+            self._builder.ending(ending)
+        return ending is not None
 
     # --- the lines before them ---------------------------------------------------------------------------------------
 

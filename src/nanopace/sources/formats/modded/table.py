@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from nanopace.record import replace
 from nanopace.sources.log_format import LogFormat
 
-_READER = "nanopace.sources.formats.modded.reader:ModdedReader"
 _FIELDS = r"(?:\S{1,80} ){0,12}?"  # between the step and the time
 
 MODDED = LogFormat(
     name="modded-nanogpt",
     trainer="modded-nanogpt",
-    reader=_READER,
+    reader="nanopace.sources.formats.modded.reader:ModdedReader",
     row=rf"(?<!\w)step:\d{{1,12}}/\d{{1,12}} {_FIELDS}(?:train_time|t):\d[\d.]{{0,15}}m?s(?!\w)",
     header=r"^Running [Pp]y[Tt]orch \d\S{0,60} compiled for CUDA",
     words=("step:", "compiled for CUDA"),
@@ -24,10 +24,10 @@ MODDED = LogFormat(
     cools_down=True,
 )
 
-GOLF = LogFormat(
+GOLF = replace(
+    MODDED,
     name="parameter-golf",
     trainer="parameter-golf",
-    reader=_READER,
     row=r"(?<!\w)step:\d{1,12}/\d{1,12} val_loss:\S{1,24} val_bpb:\S{1,24} train_time:\d"
     r"|^(?:\d[\d.]{0,20} )?\d{1,12}/\d{1,12} train_loss: \S{1,24} train_time: \d[\d.]{0,12}m tok/s: \d",
     header=r"^\s{0,2}train_batch_tokens: ?\d|^val_bpb:enabled tokenizer",
@@ -35,11 +35,7 @@ GOLF = LogFormat(
     anchors=(r"step:\d", r"train_loss: \d", r"train_batch_tokens: ?\d", r"val_bpb:enabled"),
     extends="modded-nanogpt",
     row_start=r"(?:(?<!\w)step:|^(?:\d[\d.]{0,20} )?)(\d{1,12})/\d{1,12} (?:train_)?loss:",
-    row_contains_evaluation=False,
-    row_time="clock",
-    clock_ms=1.0,
-    ends_at_max_iters=True,
-    cools_down=True,
+    row_loss="step",
     ends_by_time=True,
 )
 

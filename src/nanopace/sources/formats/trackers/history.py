@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from nanopace.errors import NotALog
 from nanopace.run import Metric
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.trackers.late_runtimes import in_time
 from nanopace.sources.formats.trackers.names import (
-    find_rate,
-    find_runtime,
+    RATES,
+    RUNTIMES,
     find_steps,
     find_train,
     find_validation,
@@ -71,7 +71,7 @@ class History:
                 names=listed(self.names) or "none",
             )
         evaluated = self._column(validation)
-        runtimes, runtime = self._column(find_runtime(points)), {}
+        runtimes, runtime = self._first_of(RUNTIMES), {}
         for record, seconds in runtimes.items():
             if 0 <= seconds < _MOST_S and record in step_of:
                 runtime[int(step_of[record])] = 1000 * seconds
@@ -104,7 +104,7 @@ class History:
             if record in evaluated:
                 clock.evaluation(step, evaluated[record], at_s=at_s, ms=ms, metric=metric)
         clock.flush()
-        for record, rate in self._column(find_rate(points)).items():
+        for record, rate in self._first_of(RATES).items():
             if record in step_of:
                 builder.rate(int(step_of[record]), rate)
         builder.caveat("tracked_series", **chosen)  # for the last run, if there are several
@@ -112,6 +112,10 @@ class History:
     def _column(self, name: str | None) -> dict[int, float]:
         """The values of a series, by record."""
         return {} if name is None else dict(zip(self._records[name], self._values[name], strict=True))
+
+    def _first_of(self, names: Sequence[str]) -> dict[int, float]:
+        """The first of these series that there is."""
+        return self._column(next((name for name in names if name in self._values), None))
 
     def _is_written_later(self, records: list[int], step_of: Mapping[int, float]) -> bool:
         """Whether the points were written faster than anyone trains, after the fact: their times mean nothing."""

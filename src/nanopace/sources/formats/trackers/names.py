@@ -22,14 +22,14 @@ _PLAIN = frozenset(
 )
 _STEPS = ("iter", "iteration", "train/global_step", "trainer/global_step", "global_step", "train/iter", "train/step")
 LAST_STEPS = ("step", "_step", "Step")  # may count log entries instead of steps
-_RATES = ("train/learning_rate", "learning_rate", "train/lr", "lr", "train/lrm")
-_RUNTIMES = ("eval/runtime", "eval_runtime")
+RATES = ("train/learning_rate", "learning_rate", "train/lr", "lr", "train/lrm")
+RUNTIMES = ("eval/runtime", "eval_runtime")  # of evaluations, as Hugging Face's Trainer reports them
 _MOST_NAMED, _LONGEST_NAME = 8, 40
 
 
 def is_wanted(name: str) -> bool:
     """Whether a series may matter; others are not kept."""
-    named = name in _STEPS or name in LAST_STEPS or name in _RUNTIMES or name in _RATES
+    named = name in _STEPS or name in LAST_STEPS or name in RUNTIMES or name in RATES
     return named or not {"loss", "bpb"}.isdisjoint(_words(name))
 
 
@@ -54,16 +54,6 @@ def find_validation(points: Mapping[str, int]) -> str | None:
         if not {"loss", "bpb"}.isdisjoint(words) and not rest and not _VALIDATION.isdisjoint(words):
             ranked.append(("loss" not in words, "step" in words, -count, len(words), name))
     return min(ranked)[-1] if ranked else None
-
-
-def find_runtime(points: Iterable[str]) -> str | None:
-    """The duration of each evaluation, as Hugging Face's Trainer reports it."""
-    return next((name for name in _RUNTIMES if name in points), None)
-
-
-def find_rate(points: Iterable[str]) -> str | None:
-    """The learning rate."""
-    return next((name for name in _RATES if name in points), None)
 
 
 def find_steps(points: Mapping[str, int], train: str) -> str | None:

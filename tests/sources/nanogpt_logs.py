@@ -1,14 +1,6 @@
-"""Logs as nanoGPT prints them, of any length and era, and a shorthand for reading them."""
+"""Logs as nanoGPT prints them, of any length and era."""
 
 from __future__ import annotations
-
-import io
-from collections.abc import Callable
-
-import pytest
-
-from nanopace.run import Run
-from nanopace.sources.runs import open_runs
 
 HEADER = """\
 $ python train.py config/train_web.py --batch_size=8
@@ -74,27 +66,4 @@ def print_rows(
     return "\n".join(printed) + "\n"
 
 
-@pytest.fixture(scope="session")
-def header() -> str:
-    return HEADER
-
-
-@pytest.fixture(scope="session")
-def rows() -> Callable[..., str]:
-    return print_rows
-
-
-@pytest.fixture(scope="session")
-def whole_log() -> str:
-    return HEADER + print_rows()
-
-
-@pytest.fixture(scope="session")
-def read() -> Callable[..., list[Run]]:
-    """Runs from text or bytes."""
-
-    def read(log: str | bytes, **options: object) -> list[Run]:
-        data = log.encode() if isinstance(log, str) else log
-        return open_runs(io.BytesIO(data), **options)  # type: ignore[arg-type]
-
-    return read
+WHOLE_LOG = HEADER + print_rows()
