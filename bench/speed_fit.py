@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -49,10 +50,12 @@ _LINEAR_FROM = 0.1  # of the logarithm
 _PULL = 0.2  # a constant that is off by a factor of e counts like a point that is off by a fifth
 _ROUNDS = 40
 
+_card = cache(find_card)  # the same few cards, hundreds of thousands of times
+
 
 def expected(point: Point, constants: Mapping[str, float]) -> float:
     """Tokens per second with these constants."""
-    card = find_card(point.card)
+    card = _card(point.card)
     kind, how = _class(card_class(card), constants), _trainer(trainer_on(card, point.trainer), constants)
     weights = point.weights or parameters(*point.size[:3])
     work = work_seconds(card, kind, how, point.size, weights, constants["fp8"] if point.fp8 else 1.0)
