@@ -17,9 +17,9 @@ from ..synthetic import nanogpt_run, rows_run
 CONFIG = {"eval_iters": 200, "gradient_accumulation_steps": 32, "batch_size": 16}
 
 
-def with_head(run: Run) -> Run:
-    """As if the log had nanoGPT's header."""
-    return replace(run, facts={**run.facts, "parameters": Fact(10_650_000, "log")})
+def with_head(run: Run, known: str = "parameters", value: int = 10_650_000) -> Run:
+    """As if the log had nanoGPT's header, or another trainer's."""
+    return replace(run, facts={**run.facts, known: Fact(value, "log")})
 
 
 def costs_of(run: Run) -> Costs:
@@ -123,8 +123,8 @@ def test_a_log_without_its_head_begins_with_an_ordinary_row(first: int, evaluati
     slow = nanogpt_run(first_iteration=first)  # for an unknown reason: nothing shows a start
     for run in (plain, slow):
         assert (costs_of(run).cold_rows, costs_of(run).evaluations.count) == (frozenset(), evaluations)
-    resumed = costs_of(with_head(slow))
-    assert (resumed.cold_rows, resumed.evaluations.count) == ({0}, 30)
+    for resumed in (costs_of(with_head(slow)), costs_of(with_head(slow, "n_layer", 12))):
+        assert (resumed.cold_rows, resumed.evaluations.count) == ({0}, 30)
 
 
 def test_several_gpus_share_the_accumulation() -> None:

@@ -8,7 +8,8 @@ from itertools import pairwise
 from nanopace.diagnosis.time.rows import SLOW, Pace
 from nanopace.run import Evaluation, Run
 
-HEAD = ("parameters", "tokens_per_iteration", "init_from", "compile")  # facts that a trainer prints when it starts
+# Facts that a trainer prints when it starts.
+HEAD = ("parameters", "tokens_per_iteration", "init_from", "compile", "n_layer")
 
 
 def cold_rows(run: Run, pace: Pace) -> frozenset[int]:
