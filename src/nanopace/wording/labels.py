@@ -12,17 +12,8 @@ from nanopace.wording.template import label
 MFUS = frozenset({"card", "card_causal", "card_low", "card_high", "steady_printed", "printed_last", "computed_mfu"})
 LOSSES = frozenset(
     {"loss", "low", "high", "best_val", "last_val", "gap", "gap_trend"}
-    | {
-        "better_loss",
-        "worse_loss",
-        "leader_loss",
-        "follower_loss",
-        "target_loss",
-        "loss_error",
-        "run_loss",
-        "other_loss",
-    }
-    | {"first_loss", "last_loss"}
+    | {"better_loss", "worse_loss", "leader_loss", "follower_loss", "target_loss", "loss_error", "other_loss"}
+    | {"first_loss", "last_loss", "run_loss"}
     | {"core", "best_core"}
 )
 SIGNED_SHARES = frozenset(

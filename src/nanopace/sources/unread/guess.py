@@ -49,7 +49,8 @@ _NAMED_NUMBER = re.compile(
     r"(?P<number>\d[\d,]{0,15}(?:\.\d{1,20})?(?:e[-+]?\d{1,3})?)\s{0,20}"
 )
 _ANY_LOSS = re.compile(r"(?i:loss)")
-_STAMP = re.compile(r"(?:\d{4}[-/]\d\d[-/]\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
+_DATE = r"\d{4}[-/]\d\d[-/]\d\d[T ]"
+_STAMP = re.compile(rf"(?:{_DATE})?\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?")
 _MOST_NAMES = 500
 _NAME = 40  # characters before a number
 
@@ -223,7 +224,7 @@ def _stamp(shape: Shape, iteration: int) -> str:
     if not _ITERATION.search(shape.name(iteration)) or any(Stamps().read(line) is None for line in shape.lines):
         return ""
     found = _STAMP.search(shape.example)
-    date = r"\d{4}[-/]\d\d[-/]\d\d[T ]" if found is not None and found[0][2] != ":" else ""
+    date = _DATE if found is not None and found[0][2] != ":" else ""
     return rf"(?P<stamp>{date}\d\d:\d\d:\d\d(?:[.,]\d+)?).*?"
 
 
